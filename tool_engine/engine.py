@@ -57,6 +57,7 @@ from tool_engine.sources.place import describe_engine
 from tool_engine.validation import ToolParameterValidator
 
 if TYPE_CHECKING:
+    from tool_engine.admission.cluster.looking import ClusterView
     from tool_engine.calls.engine_calls import EngineCalls
     from tool_engine.catalog.approval.lock_state import LockState
     from tool_engine.reloading import Reloader
@@ -407,6 +408,15 @@ class ToolEngine(
         """The calls of this engine that are on their way, whichever surface they came through."""
         made = import_module("tool_engine.calls.engine_calls").EngineCalls
         return made(self._pipeline, self._run_at_home)  # type: ignore[no-any-return]
+
+    @property
+    def cluster(self) -> ClusterView | None:
+        """What can be seen of the cluster that shares its limits; None: it is in none."""
+        member = getattr(self.controller, "member", None)
+        if member is None:
+            return None
+        room = import_module("tool_engine.admission.cluster.looking")
+        return cast("ClusterView", room.ClusterView(member))
 
     # Asking: see also `CatalogView`, `GenerationsView`, `RecordsView`, `EventsView`, ...
 

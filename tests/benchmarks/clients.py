@@ -22,7 +22,7 @@ __all__ = ["clients"]
 
 SDK = "mcp, Client.call_tool"
 ENGINE = "tool-engine, engine.execute"
-BUDGETS = {"stdio": 1.15, "http": 1.15, "in memory": 1.35}
+BUDGETS = {"stdio": 1.15, "http": 1.15, "in memory": 1.3}
 """In memory nothing is written and read, so that the stages of a call weigh more."""
 ROUNDS = 21
 CALLS = 100

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -276,6 +278,42 @@ def with_cluster(config: ConcurrencyConfig, **fields: Any) -> ConcurrencyConfig:
     return msgspec.structs.replace(
         config, cluster=msgspec.structs.replace(config.cluster, **fields)
     )
+
+
+async def test_what_can_be_seen_of_a_cluster(make: Make, service: Service, url: str) -> None:
+    first, second = make(), make()
+    for engine in (first, second):
+        await engine.load()
+    assert first.cluster is not None
+    assert second.cluster is not None
+    calls = [asyncio.create_task(first.execute("work")) for _ in range(3)]
+    await service.until(2)
+    call_id = second.calls.reserve_id()
+    calls.append(asyncio.create_task(second.execute("work", call_id=call_id)))
+    async with asyncio.timeout(BOUND):
+        while len((await second.cluster.snapshot()).waiting) < 2:  # noqa: ASYNC110 - others say it
+            await asyncio.sleep(0.01)
+        said = await second.cluster.explain(call_id)
+    assert said == "number 2 for bucket:ai in the cluster, behind 1 call of p0; held by p0 (2)"
+    found = await first.cluster.snapshot()
+    assert (found.revision, found.limits) == (1, {"bucket:ai": 2})
+    assert [(each.process, each.units, each.waiting) for each in found.processes] == [
+        ("p0", {"bucket:ai": 2}, 1),
+        ("p1", {}, 1),
+    ]
+    assert [(each.position, each.process) for each in found.waiting] == [(1, "p0"), (2, "p1")]
+    ended = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "tool_engine", "--cluster", url, "cluster", "status"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "bucket:ai\t2\t2\t2\t-" in ended.stdout, ended
+    service.gate.set()
+    await asyncio.gather(*calls)
+    said = await second.cluster.explain(call_id)
+    assert said == "it does not wait for other processes"
 
 
 async def test_one_revision_has_one_set_of_limits(make: Make) -> None:

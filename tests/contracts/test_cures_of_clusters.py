@@ -25,6 +25,7 @@ from tool_engine.admission.cluster.cluster_database import ClusterConnection, ne
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.saved_state import save_state
+from tool_engine.cli.app import run
 from tool_engine.errors import ConfigurationError
 
 NEXT = (
@@ -54,8 +55,18 @@ NOT_YET = (
     "calls/cluster_joining.py: leave it out, or write it into ConcurrencyConfig, where it holds in "
     "each process"
 )
+LOOKING = "admission/cluster/looking.py: "
+ELSEWHERE = f"{LOOKING}start it, or give another URL"
+LATER = f"{LOOKING}ask again once it does"
+COMMAND = "cli/serving/cluster_command.py: "
+NAMED = (
+    f"{COMMAND}give its database with `tool-engine --cluster URL ...`, the variable "
+    "TOOL_ENGINE_CLUSTER, or [concurrency.cluster] of the settings"
+)
+MADE = f"{COMMAND}start one, or name another with `name` in [concurrency.cluster]"
+OF_LOOKS = {ELSEWHERE, LATER, NAMED, MADE}
 OF_SETTINGS = {OF_POSTGRES, A_URL, LONGER, NOT_YET}
-TRIED = {NEXT, PRIMARY, DIRECT, ANOTHER, START, AGAIN, CALL_AGAIN, *OF_SETTINGS}
+TRIED = {NEXT, PRIMARY, DIRECT, ANOTHER, START, AGAIN, CALL_AGAIN, *OF_SETTINGS, *OF_LOOKS}
 LIMITS = ClusterLimits(1, buckets={"ai": 2})
 
 
@@ -116,6 +127,48 @@ async def test_a_cluster_that_is_not_there(postgres_server: PostgresServer, tmp_
                 with pytest.raises(ConfigurationError) as refused:
                     cured.controller.configure(other)
                 assert names_cure(ANOTHER, str(refused.value)), refused.value
+
+
+async def test_looking_at_a_cluster(
+    postgres_server: PostgresServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = await asyncio.to_thread(postgres_server.fresh_database)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TOOL_ENGINE_CLUSTER", raising=False)
+
+    async def look(*words: str) -> str:
+        code = await asyncio.to_thread(run, [*words, "cluster", "status"])
+        said = capsys.readouterr()
+        return said.out if code == 0 else said.err
+
+    assert names_cure(NAMED, await look())
+    assert names_cure(ELSEWHERE, await look("--cluster", "postgresql://a@127.0.0.1:1/none"))
+    assert names_cure(MADE, await look("--cluster", url))
+    cluster = ClusterConfig(url=url, bucket_limits={"ai": 2})
+    config = ToolEngineConfig(tools_directory=str(tmp_path), process="web-1")
+    async with ToolEngine(config, concurrency=ConcurrencyConfig(cluster=cluster)) as engine:
+        assert "web-1" in await look("--cluster", url)
+        monkeypatch.setenv("TOOL_ENGINE_CLUSTER", url)
+        assert "web-1" in await look()
+        monkeypatch.delenv("TOOL_ENGINE_CLUSTER")
+        settings = f'[concurrency.cluster]\nurl = "{url}"\nname = "default"\n'
+        (tmp_path / "tool-engine.toml").write_text(settings)
+        assert "web-1" in await look()
+        view = engine.cluster
+        assert view is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(ClusterConnection, "read", cut_off)
+            with pytest.raises(ClusterUnavailableError) as raised:
+                await view.snapshot()
+        assert names_cure(LATER, str(raised.value)), raised.value
+        assert (await view.snapshot()).processes[0].process == "web-1"
+
+
+async def cut_off(connection: ClusterConnection) -> None:
+    raise ConnectionResetError("cut off")
 
 
 async def test_calls_whose_slots_were_lost(postgres_server: PostgresServer, tmp_path: Path) -> None:

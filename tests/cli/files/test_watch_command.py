@@ -1,5 +1,6 @@
 """`watch` prints what changes in the folder until Ctrl-C."""
 
+import io
 import json
 import os
 import signal
@@ -13,9 +14,13 @@ from queue import Queue
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from tests.cli.talking import CTRL_C, STYLE, at_terminal
 from tool_engine.cli.app import run
 from tool_engine.cli.files import watch_command
+from tool_engine.cli.files.watch_table import WatchTable
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 
 @contextmanager
@@ -141,3 +146,57 @@ def test_watch_ends_when_its_reader_has_gone(tools: Path, monkeypatch: pytest.Mo
     with os.fdopen(writer, "w", encoding="utf-8") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         assert run(["--tools", str(tools), "watch", "--json"]) == 1
+
+
+def test_a_pipe_gets_tabs(tools: Path) -> None:
+    """One event a line, however long its text, with tabs between what it says."""
+    (tools / "broken.yaml").write_text(f"name: [\n# {'long ' * 60}\n", encoding="utf-8")
+    with watch(tools) as (_, lines):
+        line = lines.get(timeout=20)
+        while "load_error" not in line:
+            line = lines.get(timeout=20)
+    _, kind, name, said = line.rstrip("\n").split("\t")
+    assert (kind, Path(name).name) == ("load_error", "broken.yaml")
+    assert "broken.yaml:2:1" in said or "broken.yaml:3:1" in said
+
+
+def test_a_terminal_shows_one_table(tmp_path: Path) -> None:
+    """A tool has one row, which changes; a file that is wrong has one until it is mended."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    replace(folder / "ping.yaml", "name: ping\ndescription: x\n")
+    with at_terminal(tmp_path, command="watch") as screen:
+        screen.shows("ping")
+        screen.shows("tool_loaded")
+        screen.shows("1 tool; Ctrl-C ends")
+        replace(folder / "ping.yaml", 'name: ping\ndescription: x\nversion: "2.0.0"\n')
+        screen.shows("tool_updated")
+        screen.shows("version 2.0.0")
+        replace(folder / "bad.yaml", "name: [")
+        screen.shows("bad.yaml")
+        screen.shows("1 tool, 1 wrong, last reload")
+        (folder / "bad.yaml").unlink()
+        screen.shows("1 tool, last reload")
+        screen.type(CTRL_C)
+        assert screen.ends() == 130
+    assert "Traceback" not in screen.whole
+    assert "\x1b[1A" in screen.whole  # drawn over the former one
+
+
+def test_a_table_is_no_longer_than_the_terminal() -> None:
+    """Of many tools the newest stand there, those that are wrong above them, and how many more."""
+    shown = io.StringIO()
+    console = Console(file=shown, width=100, height=12, force_terminal=True)
+    with WatchTable(console) as table:
+        for number in range(50):
+            table.note_event(ToolEngineEvent(ToolEngineEventType.TOOL_REMOVED, f"tool_{number}"))
+        wrong = {"file": "bad.yaml"}
+        error = ToolEngineEvent(ToolEngineEventType.LOAD_ERROR, error="bad.yaml:1:1", data=wrong)
+        table.note_event(error)
+        table.note_event(ToolEngineEvent(ToolEngineEventType.TOOL_REMOVED, "tool_7"))
+        table.refresh()
+    text = STYLE.sub("", shown.getvalue())
+    last = text[text.rindex("time") :]
+    assert last.index("bad.yaml") < last.index("tool_7") < last.index("tool_49")
+    assert "… and 46 more" in last
+    assert len(last.strip().splitlines()) <= 12

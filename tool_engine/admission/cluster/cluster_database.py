@@ -164,8 +164,7 @@ class ClusterConnection:
         async with self._turn:
             asked = read_uptime()
             row = await self._open_connection.fetchrow(_READ, self._name, timeout=PATIENCE)
-        offset = row["clock"] - (asked + read_uptime()) / 2
-        return Found(row["version"], row["state"], not row["is_alive"], offset)
+        return _make_found(row, asked)
 
     async def swap(
         self,
@@ -270,6 +269,29 @@ class ClusterConnection:
     def _hear_end(self, _connection: Any) -> None:
         self._connection = None
         self._on_end()
+
+
+async def read_state(url: str | Callable[[], str], name: str) -> Found | None:
+    """Read a state, without taking part in its cluster; None: there is none.
+
+    Raises:
+        ConfigurationError: The URL cannot be used.
+        OSError: The database cannot be reached, or says something else.
+    """
+    connection = await _open_session(url)
+    try:
+        asked = read_uptime()
+        row = await connection.fetchrow(_READ, name, timeout=PATIENCE)
+    except asyncpg.UndefinedTableError:
+        return None
+    finally:
+        connection.terminate()
+    return None if row is None else _make_found(row, asked)
+
+
+def _make_found(row: Any, asked: float) -> Found:
+    offset = row["clock"] - (asked + read_uptime()) / 2
+    return Found(row["version"], row["state"], not row["is_alive"], offset)
 
 
 async def _open_session(url: str | Callable[[], str]) -> Any:

@@ -142,6 +142,8 @@ class ClusterMember:
             idle_time=idle_time,
         )
         self._connection = ClusterConnection(url, cluster, self._hear_note, self._hear_end)
+        self.cluster = cluster
+        """The name of the cluster."""
         self._first_state = save_state(Coordinator(limits, grace=grace, ttl=ttl))
         self._buckets = frozenset(limits.buckets)
         self._desk: Any = None
@@ -310,6 +312,17 @@ class ClusterMember:
         if self.refusal is not None:
             raise self.refusal
         return self._heard.is_set()
+
+    async def read_state(self) -> Found:
+        """Read what stands in the database; raises what its connection does."""
+        return await self._connection.read()
+
+    def find_ticket(self, call_id: str) -> tuple[str, int] | None:
+        """Return the life and the number under which a call waits there; None: it does not."""
+        for waiter, number in self._numbers.items():
+            if waiter.call_id == call_id:
+                return self._holder.life, number
+        return None
 
     def describe_trouble(self) -> str:
         """Return what the last try to connect said."""

@@ -7,24 +7,17 @@ import logging
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from tool_engine.cli.console import make_console, plain, print_json_line
+from tool_engine.cli.console import make_console, print_json_line, visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from tool_engine.cli.files.watch_table import WatchTable
 from tool_engine.cli.options import ToolsOption, settings_of
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.stdout_reader import reader_watched
 from tool_engine.cli.tables import event_text
 from tool_engine.engine import ToolEngine
-from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-
-_STYLES = {
-    ToolEngineEventType.LOAD_ERROR: "red",
-    ToolEngineEventType.LOAD_MENDED: "green",
-    ToolEngineEventType.TOOL_ADDED: "green",
-    ToolEngineEventType.TOOL_UPDATED: "green",
-    ToolEngineEventType.TOOL_REMOVED: "yellow",
-    ToolEngineEventType.TOOL_QUARANTINED: "red",
-}
+from tool_engine.model.event import ToolEngineEvent
 
 
 def run_command(
@@ -35,7 +28,9 @@ def run_command(
     ] = False,
     tools: ToolsOption = None,
 ) -> int:
-    """Watch the tools folder and print what changes, until Ctrl-C.
+    """Watch the tools folder and show what changes, until Ctrl-C.
+
+    A terminal shows one table that is drawn anew; a file or a pipe gets a line for each event.
 
     Example: tool-engine watch --json
     """
@@ -57,12 +52,24 @@ async def _watch_folder(settings: Settings, *, as_json: bool) -> int:
     events: asyncio.Queue[ToolEngineEvent | None] = asyncio.Queue()
     engine = ToolEngine(settings.engine_config(watch_for_changes=True))
     engine.subscribe(events.put_nowait)
+    console = make_console()
     show = _print_json if as_json else _print_text
     with reader_watched(lambda: events.put_nowait(None)):
         async with engine:
+            if console.is_terminal and not as_json:
+                await _show_table(events, console)
             while (event := await events.get()) is not None:
                 show(event)
     return EXIT_FAILED
+
+
+async def _show_table(events: asyncio.Queue[ToolEngineEvent | None], console: Console) -> None:
+    with WatchTable(console) as table:
+        while (event := await events.get()) is not None:
+            table.note_event(event)
+            if events.empty():
+                table.refresh()
+    events.put_nowait(None)
 
 
 def _print_json(event: ToolEngineEvent) -> None:
@@ -82,8 +89,11 @@ def _event_facts(event: ToolEngineEvent) -> dict[str, Any]:
 
 
 def _print_text(event: ToolEngineEvent) -> None:
-    console = make_console()
     time = event.timestamp.astimezone().strftime("%H:%M:%S")
-    line = f"{time}  {event.event_type.value:<16}  {event.tool_name or '-'}  {event_text(event)}"
-    console.print(plain(line, _STYLES.get(event.event_type, "")), soft_wrap=True)
+    name = event.tool_name or str(event.data.get("file", "-"))
+    console = make_console()
+    line = "\t".join([time, event.event_type.value, visible(name), visible(event_text(event))])
+    console.file.write(
+        line.encode(console.encoding, "backslashreplace").decode(console.encoding) + "\n"
+    )
     console.file.flush()

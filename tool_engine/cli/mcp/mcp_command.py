@@ -30,6 +30,7 @@ from tool_engine.cli.options import (
 )
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings, run_until_interrupted
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def _check_way(is_stdio: bool, http: str | None, of_http: Mapping[str, Any]) -> 
 def _check_word(option: str, said: str | None, known: Sequence[str]) -> None:
     if said is not None and said not in known:
         raise CommandError(
-            f"{option} takes {' or '.join(known)}, not {said!r}{suggest_name(said, known)}"
+            f"{option} takes {' or '.join(known)}, not {said!r}{suggest_near(said, known)}"
         )
 
 

@@ -1,0 +1,212 @@
+"""Who has what of a cluster, who waits, and behind whom?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from tool_engine.admission.cluster.cluster_database import LOST, explain_trouble, read_state
+from tool_engine.admission.cluster.coordinator import Coordinator
+from tool_engine.admission.cluster.line_up import Entry
+from tool_engine.admission.cluster.member import ClusterMember
+from tool_engine.admission.cluster.saved_state import load_state
+from tool_engine.clock import read_uptime
+from tool_engine.errors import ClusterUnavailableError
+from tool_engine.model.json.data import Data
+
+
+class ClusterProcess(msgspec.Struct, Data, frozen=True):
+    """A process that takes part."""
+
+    process: str
+    """Its name."""
+    units: dict[str, int]
+    """What it holds, by resource, such as `{"bucket:ai": 2}`; it need not use all of it."""
+    waiting: int
+    """How many of its calls wait for all processes to give something back."""
+    seconds_left: float
+    """Until it counts as gone if it says nothing."""
+    is_connected: bool
+    """False: its connection has ended, and it has the grace to come back."""
+
+
+class ClusterWaiting(msgspec.Struct, Data, frozen=True):
+    """A call that waits for units of the cluster."""
+
+    position: int
+    """1 for the next one of all."""
+    process: str
+    units: dict[str, int]
+    """What it waits for, by resource."""
+    priority: int
+    waited: float
+    """Seconds since it asked."""
+    is_held: bool
+    """Whether its process held it up when its turn came, so that it is passed over."""
+
+
+class ClusterSnapshot(msgspec.Struct, Data, frozen=True):
+    """A cluster at one moment."""
+
+    name: str
+    revision: int
+    """The edition of the limits that holds."""
+    strategy: str
+    limits: dict[str, int]
+    """Units in all, by resource."""
+    processes: list[ClusterProcess]
+    waiting: list[ClusterWaiting]
+    """The next one first."""
+    paused: dict[str, float]
+    """Seconds for which no call of a resource starts."""
+    gated_for: float
+    """Seconds until units are given again at the latest: after a crash of the server, each process
+    that is known first says what it holds. 0.0: they are given."""
+
+
+def view_cluster(name: str, coordinator: Coordinator, now: float) -> ClusterSnapshot:
+    """Return a cluster as people see it.
+
+    Args:
+        name: The cluster.
+        coordinator: Its state.
+        now: Seconds, on the database's clock.
+    """
+    limits, lives = coordinator.limits, coordinator.lives.values()
+    return ClusterSnapshot(
+        name=name,
+        revision=limits.revision,
+        strategy=limits.strategy,
+        limits={f"bucket:{bucket}": limit for bucket, limit in limits.buckets.items()},
+        processes=[
+            ClusterProcess(
+                _name_process(life.process),
+                {
+                    resource: account.out
+                    for resource, account in sorted(life.accounts.items())
+                    if account.out
+                },
+                sum(not entry.is_granted for entry in life.entries.values()),
+                max(0.0, life.expires - now),
+                life.lost_at is None,
+            )
+            for life in sorted(lives, key=lambda life: life.process)
+        ],
+        waiting=[
+            ClusterWaiting(
+                position,
+                _name_process(entry.process),
+                dict(entry.units),
+                entry.priority,
+                max(0.0, now - entry.asked_at),
+                entry.is_held,
+            )
+            for position, entry in enumerate(_list_waiting(coordinator), 1)
+        ],
+        paused={r: until - now for r, until in coordinator.paused.items() if until > now},
+        gated_for=coordinator.gated_until - now if coordinator.is_gated(now) else 0.0,
+    )
+
+
+async def read_cluster(url: str | Callable[[], str], name: str) -> ClusterSnapshot | None:
+    """Read a cluster without taking part in it; None: there is none of that name.
+
+    Raises:
+        ClusterUnavailableError: Its database does not answer.
+        ConfigurationError: The URL cannot be used, or another version has written the state.
+    """
+    try:
+        found = await read_state(url, name)
+    except LOST as error:
+        raise ClusterUnavailableError(
+            f"the database of the cluster {name!r} does not answer ({explain_trouble(error)}); "
+            "start it, or give another URL"
+        ) from error
+    if found is None:
+        return None
+    return view_cluster(name, load_state(found.state), read_uptime() + found.offset)
+
+
+class ClusterView:
+    """What can be seen of the cluster in which a process takes part: `engine.cluster`.
+
+    Args:
+        member: The part of this process.
+    """
+
+    def __init__(self, member: ClusterMember) -> None:
+        self._member = member
+
+    async def snapshot(self) -> ClusterSnapshot:
+        """Return who holds what in all processes, and who waits.
+
+        Raises:
+            ClusterUnavailableError: The database does not answer.
+        """
+        state, now = await self._read_state()
+        return view_cluster(self._member.cluster, state, now)
+
+    async def explain(self, call_id: str) -> str:
+        """Return where a call stands among those of all processes, in a sentence.
+
+        Raises:
+            ClusterUnavailableError: The database does not answer.
+        """
+        state, now = await self._read_state()
+        place = self._member.find_ticket(call_id)
+        line = _list_waiting(state)
+        at = next(
+            (i for i, each in enumerate(line) if (each.owner, each.number) == place), len(line)
+        )
+        if place is None or at == len(line):
+            return "it does not wait for other processes"
+        entry = line[at]
+        ahead = [each for each in line[:at] if each.units.keys() & entry.units.keys()]
+        resource = min(entry.units)
+        behind = f", behind {_count_calls(ahead)}" if ahead else ""
+        holders = [
+            f"{_name_process(life.process)} ({life.accounts[resource].out})"
+            for life in state.lives.values()
+            if resource in life.accounts and life.accounts[resource].out
+        ]
+        held = f"; held by {', '.join(sorted(holders))}" if holders else ""
+        gated = "; the server was started anew, and all say first what they hold"
+        is_gated = gated if state.is_gated(now) else ""
+        return f"number {len(ahead) + 1} for {resource} in the cluster{behind}{held}{is_gated}"
+
+    async def _read_state(self) -> tuple[Coordinator, float]:
+        try:
+            found = await self._member.read_state()
+        except LOST as error:
+            raise ClusterUnavailableError(
+                f"the database of the cluster {self._member.cluster!r} does not answer "
+                f"({explain_trouble(error)}); ask again once it does"
+            ) from error
+        return load_state(found.state), read_uptime() + found.offset
+
+
+def _list_waiting(coordinator: Coordinator) -> list[Entry]:
+    """Return those that wait, the next one first; those that are held up come last."""
+    line_up = coordinator.line_up
+    waiting = [
+        entry
+        for life in coordinator.lives.values()
+        for entry in life.entries.values()
+        if not entry.is_granted
+    ]
+    return sorted(waiting, key=lambda entry: (entry.is_held, line_up.rank(entry)))
+
+
+def _count_calls(entries: Iterable[Entry]) -> str:
+    counts = Counter(_name_process(entry.process) for entry in entries)
+    words = [
+        f"{count} call{'s' if count > 1 else ''} of {process}" for process, count in counts.items()
+    ]
+    return " and ".join(words)
+
+
+def _name_process(process: str) -> str:
+    # Behind the mark stands what tells it from others of its name.
+    return process.rpartition("#")[0] or process

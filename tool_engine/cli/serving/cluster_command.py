@@ -1,0 +1,108 @@
+"""Which processes share limits, what does each of them have, and who waits?"""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
+from tool_engine.cli.options import JSONOption, settings_of
+from tool_engine.cli.records.quantities import seconds_text
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.tables import make_table
+from tool_engine.config import checked_concurrency
+from tool_engine.model.settings.cluster import ClusterConfig
+
+_WORDS = ("status",)
+
+
+def run_command(
+    ctx: typer.Context,
+    word: Annotated[
+        str, typer.Argument(metavar="WORD", help="status: as it is at this moment.")
+    ] = "status",
+    *,
+    as_json: JSONOption = False,
+) -> int:
+    """Show which processes share limits, what each has, and who waits.
+
+    Example: tool-engine --cluster postgresql://host/coordination cluster status
+    """
+    if word not in _WORDS:
+        raise CommandError(f"there is no `cluster {word}`{suggest_name(word, _WORDS)}")
+    return run_async(_print_status(_find_cluster(settings_of(ctx, None)), as_json=as_json))
+
+
+def _find_cluster(settings: Settings) -> ClusterConfig:
+    cluster = checked_concurrency(settings.concurrency).cluster
+    if cluster is None:
+        raise CommandError(
+            "no cluster is named; give its database with `tool-engine --cluster URL ...`, the "
+            "variable TOOL_ENGINE_CLUSTER, or [concurrency.cluster] of the settings",
+            error_type="no_cluster",
+        )
+    return cluster
+
+
+async def _print_status(cluster: ClusterConfig, *, as_json: bool) -> int:
+    looking = import_module("tool_engine.admission.cluster.looking")
+    address = import_module("tool_engine.knowledge.sql.connection.address")
+    find_url = partial(address.fill_secrets, str(cluster.url), "cluster")
+    found = await looking.read_cluster(find_url, cluster.name)
+    if found is None:
+        raise CommandError(
+            f"no process has made the cluster {cluster.name!r} in that database; start one, or "
+            "name another with `name` in [concurrency.cluster]",
+            error_type="no_cluster",
+        )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print_tables(found)
+    return EXIT_OK
+
+
+def _print_tables(found: Any) -> None:
+    console = make_console()
+    gated = "" if not found.gated_for else f", gives nothing for {seconds_text(found.gated_for)}"
+    title = f"cluster {found.name}, revision {found.revision}, {found.strategy}{gated}"
+    limits = make_table(title, "limit", "units", "held", "waiting", "paused for")
+    for resource, limit in found.limits.items():
+        held = sum(each.units.get(resource, 0) for each in found.processes)
+        waiting = sum(resource in each.units for each in found.waiting)
+        paused = found.paused.get(resource)
+        limits.add_row(
+            plain(resource, "bold cyan"),
+            *map(plain, (str(limit), str(held), str(waiting))),
+            plain("-" if paused is None else seconds_text(paused)),
+        )
+    console.print(limits)
+    processes = make_table(
+        "who takes part",
+        *("process", "holds", "waiting", "state", "gone in"),
+    )
+    for each in found.processes:
+        holds = ", ".join(f"{resource} {units}" for resource, units in each.units.items())
+        processes.add_row(
+            plain(each.process, "bold cyan"),
+            plain(holds or "-"),
+            plain(str(each.waiting)),
+            plain("connected" if each.is_connected else "away"),
+            plain(seconds_text(each.seconds_left)),
+        )
+    console.print(processes)
+    if not found.waiting:
+        return
+    line = make_table("who waits", "place", "process", "for", "priority", "waited", "")
+    for each in found.waiting:
+        wanted = ", ".join(f"{resource} {units}" for resource, units in each.units.items())
+        line.add_row(
+            *map(plain, (str(each.position), each.process, wanted, str(each.priority))),
+            plain(seconds_text(each.waited)),
+            plain("held up by its process" if each.is_held else ""),
+        )
+    console.print(line)
