@@ -107,7 +107,9 @@ async def test_one_that_comes_back_late(frozen: tuple[ToolEngine, Frozen]) -> No
     await asyncio.sleep(2 * LOST_AFTER)
     call = asyncio.create_task(engine.execute("far", {}, ToolExecutionContext(timeout=3.0)))
     await asyncio.sleep(1.0)
-    assert engine.controller.get_metrics().current_concurrent == 1
+    metrics = engine.controller.get_metrics()
+    assert (metrics.current_concurrent, metrics.queue_length, metrics.zombies) == (1, 0, 0)
+    assert engine.controller.explain(result.call_id or "").reason
     backend.thaw.set()
     assert (await call).output == {"result": "late"}
     assert not engine.controller.explain(result.call_id or "").reason
