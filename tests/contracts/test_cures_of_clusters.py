@@ -12,6 +12,7 @@ import pytest
 
 from tests.contracts.test_cures_of_errors import names_cure
 from tests.postgres import PostgresServer
+from tests.relay import Relay
 from tool_engine import (
     ClusterConfig,
     ClusterUnavailableError,
@@ -64,7 +65,11 @@ NAMED = (
     "TOOL_ENGINE_CLUSTER, or [concurrency.cluster] of the settings"
 )
 MADE = f"{COMMAND}start one, or name another with `name` in [concurrency.cluster]"
-OF_LOOKS = {ELSEWHERE, LATER, NAMED, MADE}
+REACHED = (
+    "admission/cluster/outage.py: see that it runs and can be reached, or set on_unavailable to "
+    "'local'"
+)
+OF_LOOKS = {ELSEWHERE, LATER, NAMED, MADE, REACHED}
 OF_SETTINGS = {OF_POSTGRES, A_URL, LONGER, NOT_YET}
 TRIED = {NEXT, PRIMARY, DIRECT, ANOTHER, START, AGAIN, CALL_AGAIN, *OF_SETTINGS, *OF_LOOKS}
 LIMITS = ClusterLimits(1, buckets={"ai": 2})
@@ -165,6 +170,50 @@ async def test_looking_at_a_cluster(
                 await view.snapshot()
         assert names_cure(LATER, str(raised.value)), raised.value
         assert (await view.snapshot()).processes[0].process == "web-1"
+
+
+@pytest.mark.parametrize("on_unavailable", ["refuse", "local"])
+async def test_an_outage(
+    postgres_server: PostgresServer, tmp_path: Path, on_unavailable: str
+) -> None:
+    """The database is cut off for longer than a ttl, and then it can be reached again."""
+    url = await asyncio.to_thread(postgres_server.fresh_database)
+    relay = Relay(postgres_server.port)
+    await relay.restore()
+    cluster = ClusterConfig(
+        url=url.replace(f":{postgres_server.port}/", f":{relay.port}/"),
+        bucket_limits={"ai": 2},
+        lease_ttl=0.9,
+        on_unavailable=on_unavailable,
+    )
+    config = ToolEngineConfig(tools_directory=str(tmp_path))
+
+    async def work() -> int:
+        """Return at once."""
+        return 1
+
+    async with (
+        asyncio.timeout(20.0),
+        ToolEngine(config, concurrency=ConcurrencyConfig(cluster=cluster)) as engine,
+    ):
+        engine.tool(concurrency={"bucket": "ai"})(work)
+        assert (await engine.execute("work")).is_success
+        await relay.cut()
+        ended, until = [], time.monotonic() + 2.0
+        while time.monotonic() < until:
+            ended.append(await engine.execute("work"))
+            await asyncio.sleep(0.01)
+        if on_unavailable == "refuse":
+            assert names_cure(REACHED, ended[-1].error or ""), ended[-1]
+            assert ended[-1].error_type == "rejected"
+            assert ended[-1].metadata["error_details"]["retry_after"] == 1.0
+        else:
+            assert all(result.is_success for result in ended)
+        await relay.restore()
+        while not (await engine.execute("work")).is_success:  # noqa: ASYNC110 - others say it
+            await asyncio.sleep(0.01)
+        assert (await engine.execute("work")).is_success
+    await relay.cut()
 
 
 async def cut_off(connection: ClusterConnection) -> None:

@@ -59,6 +59,7 @@ def make_cluster_controller(
             grace=cluster.session_grace,
             ttl=cluster.lease_ttl,
             idle_time=cluster.idle_time,
+            on_unavailable=cluster.on_unavailable,
         ),
         clock=clock,
     )

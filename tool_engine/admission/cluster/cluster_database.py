@@ -331,8 +331,3 @@ def lock_of(life: str) -> int:
 def is_refusal(error: BaseException) -> bool:
     """Return whether a server says itself that it takes no connection: it starts, or stops."""
     return isinstance(error, _REFUSING)
-
-
-def explain_trouble(error: BaseException) -> str:
-    """Return what an error of the database says, in one line."""
-    return " ".join(str(error).split())[:300] or type(error).__name__

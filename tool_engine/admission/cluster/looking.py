@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from tool_engine.admission.cluster.cluster_database import LOST, explain_trouble, read_state
+from tool_engine.admission.cluster.cluster_database import LOST, read_state
 from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.admission.cluster.member import ClusterMember
@@ -15,6 +15,7 @@ from tool_engine.admission.cluster.saved_state import load_state
 from tool_engine.clock import read_uptime
 from tool_engine.errors import ClusterUnavailableError
 from tool_engine.model.json.data import Data
+from tool_engine.redaction import words_of
 
 
 class ClusterProcess(msgspec.Struct, Data, frozen=True):
@@ -121,7 +122,7 @@ async def read_cluster(url: str | Callable[[], str], name: str) -> ClusterSnapsh
         found = await read_state(url, name)
     except LOST as error:
         raise ClusterUnavailableError(
-            f"the database of the cluster {name!r} does not answer ({explain_trouble(error)}); "
+            f"the database of the cluster {name!r} does not answer ({words_of(error)}); "
             "start it, or give another URL"
         ) from error
     if found is None:
@@ -182,7 +183,7 @@ class ClusterView:
         except LOST as error:
             raise ClusterUnavailableError(
                 f"the database of the cluster {self._member.cluster!r} does not answer "
-                f"({explain_trouble(error)}); ask again once it does"
+                f"({words_of(error)}); ask again once it does"
             ) from error
         return load_state(found.state), read_uptime() + found.offset
 

@@ -17,7 +17,6 @@ from tool_engine.admission.cluster.cluster_database import (
     LOST,
     ClusterConnection,
     Found,
-    explain_trouble,
     is_refusal,
     new_life,
 )
@@ -40,7 +39,7 @@ from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.admission.cluster.outage import ON_UNAVAILABLE, Outage
 from tool_engine.admission.cluster.saved_state import load_state, save_state
 from tool_engine.clock import read_uptime
-from tool_engine.errors import AdmissionError, ConfigurationError, SlotRejectedError
+from tool_engine.errors import AdmissionError, ClusterUnavailableError, ConfigurationError
 from tool_engine.interfaces.lease_source import LeaseHolder
 from tool_engine.model.checks.bounds import check_choice
 
@@ -138,7 +137,7 @@ class ClusterMember:
         on_unavailable: str = "refuse",
     ) -> None:
         check_choice("on_unavailable", on_unavailable, ON_UNAVAILABLE)
-        self._cluster, self._on_unavailable = cluster, on_unavailable
+        self._on_unavailable = on_unavailable
         self._outage = Outage(ttl)
         self._is_local = False
         self._holder = ProcessHolder(
@@ -170,7 +169,6 @@ class ClusterMember:
         self._sending: set[asyncio.Task[None]] = set()
         self._running: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._trouble: str | None = None
         self._heard = asyncio.Event()
         """Set once the coordinator has answered, or will not."""
         self.on_lost: Callable[[Collection[Any]], object] = list
@@ -198,12 +196,12 @@ class ClusterMember:
         if bucket not in self._buckets:
             return None
         if self.refusal is not None:
-            return SlotRejectedError(
-                f"cluster {self._cluster!r}, which shares the limit of bucket {bucket!r}, does not "
+            return ClusterUnavailableError(
+                f"cluster {self.cluster!r}, which shares the limit of bucket {bucket!r}, does not "
                 f"take this process: {self.refusal}"
             )
         if self._outage.is_known and not self._is_local:
-            return self._outage.refuse(self._cluster, bucket)
+            return self._outage.refuse(self.cluster, bucket)
         return None
 
     def ask(self, waiter: Any, *, is_strict: bool) -> None:
@@ -354,7 +352,7 @@ class ClusterMember:
 
     def describe_trouble(self) -> str:
         """Return what the last try to connect said."""
-        return self._trouble or "it takes its time"
+        return self._outage.reason or "it takes its time"
 
     def configure(self, limits: ClusterLimits) -> None:
         """Bring other limits to the cluster.
@@ -385,7 +383,6 @@ class ClusterMember:
                 self._take_refusal(error, is_final=True)
                 return
             except LOST as error:
-                self._trouble = explain_trouble(error)
                 self._note_outage(error)
                 if is_refusal(error):
                     self._apply_effects(holder.on_refused(read_uptime()))
@@ -420,14 +417,14 @@ class ClusterMember:
                 self._desk.keep_waiting(waiter)  # those that must not wait are refused
         if self._outage.is_known and not was_known:
             self._is_local = self._on_unavailable == "local"
-            _log.error("cluster_unavailable", cluster=self._cluster, error=self._outage.reason)
+            _log.error("cluster_unavailable", cluster=self.cluster, error=self._outage.reason)
             self._desk.set_local(self._is_local)
             self._show_units()
             self._desk.refuse_all()
 
     def _end_outage(self) -> None:
         if self._outage.end():
-            _log.info("cluster_available", cluster=self._cluster)
+            _log.info("cluster_available", cluster=self.cluster)
             if self._is_local:
                 # What runs goes on, and is no part of what the cluster gives from now on.
                 self._is_local = False

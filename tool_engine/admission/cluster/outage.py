@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tool_engine.errors import AdmissionError, SlotRejectedError
+from tool_engine.errors import AdmissionError, ClusterUnavailableError
 from tool_engine.redaction import words_of
 
 ON_UNAVAILABLE: Final = ("refuse", "local")
@@ -47,7 +47,7 @@ class Outage:
 
     def refuse(self, cluster: str, bucket: str) -> AdmissionError:
         """Return what ends a call meanwhile."""
-        return SlotRejectedError(
+        return ClusterUnavailableError(
             f"the database of cluster {cluster!r}, which shares the limit of bucket {bucket!r}, "
             f"has not answered for more than {self._patience:g} s ({self.reason}); see that it "
             "runs and can be reached, or set on_unavailable to 'local'",
