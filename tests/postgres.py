@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,6 +30,10 @@ OTHER_USERS = ("postgres", "nobody")
 
 class PostgresServer:
     """Where the server listens, and how to ask it something beside the code under test."""
+
+    process: subprocess.Popen[bytes]
+    begin: Callable[[], subprocess.Popen[bytes]]
+    """Starts it, and waits until it listens."""
 
     def __init__(self, port: int, folder: Path) -> None:
         self.port = port
@@ -57,6 +61,15 @@ class PostgresServer:
             f"DO $$ BEGIN PERFORM pg_terminate_backend(pid) {others}; END $$; {empty}; {script}",
         )
         return self.url(name)
+
+    def crash(self) -> None:
+        """End it as `pg_ctl stop -m immediate` does: what is not on the disk is lost. Blocks."""
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait(START_LIMIT)
+
+    def start(self) -> None:
+        """Start it again after a crash. Blocks."""
+        self.process = self.begin()
 
     def ask(self, query: str, database: str = "postgres") -> list[tuple[Any, ...]]:
         """What the server itself says, beside the code under test. Blocks."""
@@ -157,21 +170,28 @@ def _serve(
     settings = {"fsync": "off", "listen_addresses": "127.0.0.1", "port": port}
     settings |= {"unix_socket_directories": str(folder), "max_connections": 60}
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [postgres, "-D", str(folder / "data"), *options],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=folder,
-            user=user,
-            group=group,
-        )
-    try:
+
+    def begin() -> subprocess.Popen[bytes]:
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [postgres, "-D", str(folder / "data"), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                user=user,
+                group=group,
+            )
         _wait_until_it_listens(process, port, folder / "log")
-        yield PostgresServer(port, folder)
+        return process
+
+    server = PostgresServer(port, folder)
+    server.begin, server.process = begin, begin()
+    try:
+        yield server
     finally:
         # At once: nobody needs what it would write to the disk before its end.
+        process = server.process
         process.send_signal(signal.SIGQUIT)
         try:
             process.wait(10)

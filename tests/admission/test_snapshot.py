@@ -270,6 +270,7 @@ async def test_a_bucket_shows_what_became_of_its_calls(crew_of: MakeCrew) -> Non
         "wait_p50": 4.0,
         "wait_p95": 4.0,
         "wait_p99": 4.0,
+        "leased": None,
         "paused_for": 20.0,
         "breaker": "closed",
         "adaptive": None,

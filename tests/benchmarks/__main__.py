@@ -14,6 +14,7 @@ from tests.benchmarks.admission import admission
 from tests.benchmarks.calling import calling
 from tests.benchmarks.calls import BY_HAND, ENGINE, engine_rows, hand_rows
 from tests.benchmarks.clients import clients
+from tests.benchmarks.cluster import cluster
 from tests.benchmarks.everything import everything
 from tests.benchmarks.http import CONCURRENCY, http_rates
 from tests.benchmarks.listening import listening
@@ -145,6 +146,7 @@ async def main() -> bool:
         kept &= await sessions(str(directory))
         kept &= await everything()
         kept &= await tasks(str(directory))
+        kept &= await cluster()
         kept &= await models(str(directory))
         kept &= await http(directory / "http")
         kept &= await admission()

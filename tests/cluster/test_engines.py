@@ -295,6 +295,10 @@ async def test_what_can_be_seen_of_a_cluster(make: Make, service: Service, url: 
             await asyncio.sleep(0.01)
         said = await second.cluster.explain(call_id)
     assert said == "number 2 for bucket:ai in the cluster, behind 1 call of p0; held by p0 (2)"
+    for engine, leased in ((first, 2), (second, 0)):
+        bucket = engine.controller.snapshot().buckets["ai"]
+        assert (bucket["limit"], bucket["leased"]) == (2, leased)
+        assert engine.controller.get_bucket_metrics()["ai"]["utilization"] == leased / 2
     found = await first.cluster.snapshot()
     assert (found.revision, found.limits) == (1, {"bucket:ai": 2})
     assert [(each.process, each.units, each.waiting) for each in found.processes] == [

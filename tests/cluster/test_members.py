@@ -52,11 +52,12 @@ class Crew:
     """Processes that call a provider."""
 
     def __init__(self, url: str, port: int) -> None:
-        self.url, self.port, self.grace = url, port, 0.3
+        self.url, self.port, self.grace, self.strategy = url, port, 0.3, "fifo"
         self.running: list[asyncio.subprocess.Process] = []
 
     async def start(self, name: str, callers: int, seconds: float) -> asyncio.subprocess.Process:
         words = [self.url, name, str(self.port), str(callers), str(seconds), "2", str(self.grace)]
+        words.append(self.strategy)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.cluster.worker", *words),
             stdin=asyncio.subprocess.PIPE,

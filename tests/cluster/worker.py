@@ -1,36 +1,43 @@
 """A process of a cluster: callers that call a provider again and again.
 
-`python -m tests.cluster.worker URL NAME PORT CALLERS SECONDS LIMIT GRACE`; it ends with its input.
+`python -m tests.cluster.worker URL NAME PORT CALLERS SECONDS LIMIT GRACE STRATEGY`
+
+It ends with its input.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.controller import ClusterController
 from tool_engine.admission.cluster.member import ClusterMember
 from tool_engine.config import ConcurrencyConfig
+from tool_engine.errors import LeaseLostError
 
 
-async def work(
-    url: str, name: str, port: int, callers: int, seconds: float, limit: int, grace: float
-) -> None:
-    limits = ClusterLimits(1, buckets={"ai": limit})
+async def work(words: list[str]) -> None:
+    url, name, strategy = words[0], words[1], words[7]
+    port, callers, limit = int(words[2]), int(words[3]), int(words[5])
+    seconds, grace = float(words[4]), float(words[6])
+    limits = ClusterLimits(1, buckets={"ai": limit}, strategy=strategy)
     member = ClusterMember(url, "tests", name, limits, grace=grace, ttl=3.0)
     controller = ClusterController(
-        ConcurrencyConfig(max_concurrent=100, queue_timeout=None), member
+        ConcurrencyConfig(max_concurrent=100, queue_timeout=None, strategy=strategy), member
     )
 
     async def call() -> None:
         while True:
-            async with controller.slot("ai"):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(f"{name}\n".encode())
-                await reader.readline()
-                await asyncio.sleep(seconds)
-                writer.close()
+            # The next one is another call.
+            with contextlib.suppress(LeaseLostError):
+                async with controller.slot("ai"):
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                    writer.write(f"{name}\n".encode())
+                    await reader.readline()
+                    await asyncio.sleep(seconds)
+                    writer.close()
 
     calls = [asyncio.create_task(call()) for _ in range(callers)]
     print("ready", flush=True)
@@ -43,5 +50,4 @@ async def work(
 
 
 if __name__ == "__main__":
-    url, name, port, callers, seconds, limit, grace = sys.argv[1:]
-    asyncio.run(work(url, name, int(port), int(callers), float(seconds), int(limit), float(grace)))
+    asyncio.run(work(sys.argv[1:]))

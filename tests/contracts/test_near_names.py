@@ -39,6 +39,7 @@ from tool_engine.catalog.lint import choose_rules
 from tool_engine.catalog.servers.config_file import read_config_file, read_entries
 from tool_engine.cli.app import run
 from tool_engine.cli.chat.turns import answer_command
+from tool_engine.cli.mcp.mcp_command import _check_word
 from tool_engine.executors.calculator import calculate
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.result_reading import _suggest_key
@@ -121,6 +122,11 @@ def _read_servers(entries: dict[str, Any] | None = None, *, file: str = "") -> N
 
 TOOL = ToolConfigLoader().load_text(Q)
 SYNC: list[tuple[str, Callable[[], Any], str]] = [
+    (
+        "cli/mcp/mcp_command.py",
+        lambda: _check_word("--mode", "serch", ("all", "search")),
+        "search",
+    ),
     # Definitions.
     ("catalog/definition/foreign_words.py", definition(HEAD + "TIME-OUT: 5\n"), "timeout"),
     ("catalog/definition/foreign_words.py", definition(HEAD + "retries: {attempts: 2}\n"), "retry"),

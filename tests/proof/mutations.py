@@ -17,6 +17,7 @@ KEY: Final = "tool_engine/admission/key.py"
 LAYOUT: Final = "tool_engine/admission/layout.py"
 LINES: Final = "tool_engine/admission/lines.py"
 POOL: Final = "tool_engine/admission/pool.py"
+OVERDUE: Final = "tool_engine/calls/overdue.py"
 PIPELINE: Final = "tool_engine/calls/pipeline.py"
 QUEUE: Final = "tool_engine/admission/queue.py"
 REFUSAL: Final = "tool_engine/admission/refusal.py"
@@ -157,14 +158,14 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "one call more waits than may, for a bucket",
         REFUSAL,
-        "bucket.waiting > bucket.queue_size:",
-        "bucket.waiting > bucket.queue_size + 1:",
+        "waiting > bucket.queue_size:",
+        "waiting > bucket.queue_size + 1:",
     ),
     Mutation(
         "one call more waits than may, for a key",
         REFUSAL,
-        "key.waiting > size:",
-        "key.waiting > size + 1:",
+        "asking(key.name)) > size:",
+        "asking(key.name)) > size + 1:",
     ),
     Mutation(
         "waiting makes a call less urgent",
@@ -205,7 +206,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "the slot of a zombie is free at its deadline",
-        PIPELINE,
+        OVERDUE,
         "self._controller.mark_overdue(slot, outcome)\n",
         "self._controller.release(slot)\n",
         CALLS,

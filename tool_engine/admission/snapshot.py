@@ -77,7 +77,8 @@ class ConcurrencySnapshot(msgspec.Struct, frozen=True):
     """Per bucket: `current`, `limit`, `queue`, `utilization`, `rejected`; `wait_p50`, `wait_p95`
     and `wait_p99` in seconds over the last calls that had to wait (None: none had), `paused_for` in
     seconds, the state of the `breaker` (None: it has none), what its limit has learned, if it
-    is `adaptive`, and whether it is overloaded, if it minds (`overload`); else None."""
+    is `adaptive`, whether it is overloaded, if it minds (`overload`), and how many units it has of
+    a cluster's limit (`leased`); else None."""
     keys: dict[str, dict[str, Any]]
     """Per key that holds or wants a slot: `current`, `limit` and `queue`."""
     tool_keys: dict[str, dict[str, dict[str, Any]]]

@@ -76,15 +76,16 @@ class ControllerView:
 
     def bucket_metrics(self) -> dict[str, dict[str, Any]]:
         """Return per bucket how many units are in use, of how many, and how many calls wait."""
-        return {
-            name: {
+        found = {}
+        for name, bucket in self._layout.buckets.items():
+            limit = bucket.limit if bucket.lease is None else bucket.lease.find_limit()
+            found[name] = {
                 "current": bucket.used,
-                "limit": bucket.limit,
+                "limit": limit,
                 "queue": bucket.waiting,
-                "utilization": bucket.used / bucket.limit if bucket.limit else 0.0,
+                "utilization": bucket.used / limit if limit else 0.0,
             }
-            for name, bucket in self._layout.buckets.items()
-        }
+        return found
 
     def snapshot(self) -> ConcurrencySnapshot:
         """Return who holds a slot, who waits, in which order and why."""
@@ -369,6 +370,7 @@ def _describe_bucket(bucket: Bucket, now: float) -> dict[str, Any]:
     paused = 0.0 if bucket.paused_until is None else max(0.0, bucket.paused_until - now)
     waits = sorted(bucket.waits)
     return {
+        "leased": None if bucket.lease is None else bucket.lease.units,
         "rejected": bucket.rejected,
         "wait_p50": percentile(waits, 0.5),
         "wait_p95": percentile(waits, 0.95),

@@ -83,6 +83,10 @@ class LeaseSource(Protocol):
         """The names of the buckets that are shared."""
 
     @abstractmethod
+    def limit_of(self, bucket: str) -> int | None:
+        """Return how many units of a bucket there are in all processes; None: any number."""
+
+    @abstractmethod
     def attach(self, holder: LeaseHolder) -> None:
         """Take note of the controller, before anything is asked."""
 

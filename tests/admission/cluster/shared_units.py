@@ -97,6 +97,9 @@ class Member:
     def buckets(self) -> Collection[str]:
         return self._shared.limits
 
+    def limit_of(self, bucket: str) -> int | None:
+        return None
+
     def attach(self, holder: LeaseHolder) -> None:
         self.holder = holder
 

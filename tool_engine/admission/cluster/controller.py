@@ -26,6 +26,9 @@ _PATIENCE: Final = 5.0
 """Seconds that a database gets to answer before an engine starts."""
 _MOVABLE: Final = ("revision", "bucket_limits", "key_limits", "bucket_rates", "breakers")
 """The fields of a cluster that may change while the engine runs."""
+# By name, since every call comes this way.
+_admit_nowait: Final = ToolConcurrencyController.admit_nowait
+_release: Final = ToolConcurrencyController.release
 _OFTEN: Final = 0.001
 """Seconds of the machine's own time between two looks."""
 
@@ -39,7 +42,7 @@ class ClusterController(ToolConcurrencyController):
         clock: Seconds, monotonic.
     """
 
-    __slots__ = ("_look_at", "lost", "member")
+    __slots__ = ("_look_at", "_lost_slots", "lost", "member")
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class ClusterController(ToolConcurrencyController):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(config, clock=clock, leases=member)
-        self.member = member
+        self.member, self._lost_slots = member, member.lost_slots
         self._look_at = 0.0
         self.lost = 0
         """How many calls have ended whose units others may have had by then."""
@@ -62,7 +65,7 @@ class ClusterController(ToolConcurrencyController):
             now = self._clock()
         if now >= self._look_at:
             self._look_at_clock(now)
-        return super().admit_nowait(request, now, call_id)
+        return _admit_nowait(self, request, now, call_id)
 
     def release(
         self, slot: ConcurrencySlot, now: float | None = None, *, outcome: bool | None = True
@@ -72,8 +75,8 @@ class ClusterController(ToolConcurrencyController):
             now = self._clock()
         if now >= self._look_at:
             self._look_at_clock(now, slot)
-        super().release(slot, now, outcome=outcome)
-        if self.member.has_lost and self.member.end_lost(slot):
+        _release(self, slot, now, outcome=outcome)
+        if self._lost_slots and self.member.end_lost(slot):
             self.lost += 1
             return True
         return None

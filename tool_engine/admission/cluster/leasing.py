@@ -53,6 +53,11 @@ class Lease:
         # Of lanes without keys, where not only the first may go. The first of the others is known.
         self._unasked: list[tuple[Order, Waiter]] = []
 
+    def find_limit(self) -> int | None:
+        """Return how many units there are at most for this process; None: any number."""
+        own, shared = self._bucket.limit, self._desk.source.limit_of(self._bucket.name)
+        return min((each for each in (own, shared) if each is not None), default=None)
+
     def note_waiter(self, waiter: Waiter) -> None:
         """Take note of a call that has come to wait."""
         is_blocked = self._bucket.offered is None and waiter.lane.offered is not None

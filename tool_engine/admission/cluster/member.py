@@ -158,7 +158,7 @@ class ClusterMember:
         self._count = 0
         self._waiters: dict[int, Any] = {}
         self._numbers: dict[Any, int] = {}
-        self._lost: dict[Any, int] = {}
+        self.lost_slots: dict[Any, int] = {}
         """Slots whose units were lost, and whose work has not ended."""
         self._known: tuple[int, Coordinator] | None = None
         self._offset = 0.0
@@ -186,6 +186,10 @@ class ClusterMember:
     def buckets(self) -> Collection[str]:
         """The names of the buckets that are shared."""
         return self._buckets
+
+    def limit_of(self, bucket: str) -> int | None:
+        """Return how many units of a bucket there are in all processes."""
+        return self._holder.limits.limit_of(f"bucket:{bucket}")
 
     def attach(self, holder: LeaseHolder) -> None:
         """Take note of the controller."""
@@ -299,7 +303,7 @@ class ClusterMember:
         slots, numbers = self._desk.lose_all(), []
         for slot in slots:
             self._count += 1
-            self._lost[slot] = self._count
+            self.lost_slots[slot] = self._count
             numbers.append(self._count)
         if slots:
             _log.warning("cluster_leases_lost", calls=len(slots))
@@ -311,14 +315,9 @@ class ClusterMember:
         if read_uptime() >= self._sure_until:
             self._tick_clock()
 
-    @property
-    def has_lost(self) -> bool:
-        """True while slots are held whose units were lost."""
-        return bool(self._lost)
-
     def end_lost(self, slot: Any) -> bool:
         """Take note that the work of a slot has ended; return whether its units were lost."""
-        number = self._lost.pop(slot, None)
+        number = self.lost_slots.pop(slot, None)
         if number is not None:
             self._apply_effects(self._holder.give_back(number, read_uptime()))
         return number is not None

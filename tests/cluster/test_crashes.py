@@ -1,0 +1,84 @@
+"""Do processes keep one limit while the server of their cluster crashes, and comes back?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.cluster.provider import Provider, open_provider
+from tests.cluster.test_members import Crew
+from tests.effort import IS_WHOLE
+from tests.postgres import PostgresServer, running_server
+
+ROUNDS = 10 if IS_WHOLE else 2
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    """One of its own, for it is crashed."""
+    with running_server() as found:
+        yield found
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    async with open_provider() as provider:
+        yield provider
+
+
+@pytest.fixture
+async def crew(server: PostgresServer, provider: Provider) -> AsyncIterator[Crew]:
+    crew = Crew(await asyncio.to_thread(server.fresh_database), provider.port)
+    yield crew
+    await crew.end()
+
+
+async def test_the_server_crashes(server: PostgresServer, provider: Provider, crew: Crew) -> None:
+    """Twice within a ttl, under load: the limit holds, no call is lost, and all goes on."""
+    processes = [await crew.start(name, 6, 0.01) for name in ("one", "two", "three")]
+    await provider.until(30)
+    for _ in range(ROUNDS):
+        for _ in range(2):
+            await asyncio.to_thread(server.crash)
+            await asyncio.to_thread(server.start)
+            count = len(provider.started)
+            await provider.until(count + 30)
+        assert provider.most <= 2
+    await provider.until(len(provider.started) + 30)
+    for process in processes:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        async with asyncio.timeout(20.0):
+            said = (await process.stdout.read()).decode()
+        assert said.endswith("lost 0\n"), said
+    assert provider.most <= 2
+
+
+@pytest.mark.parametrize("strategy", ["fifo", "priority", "fair"])
+async def test_many_callers(provider: Provider, crew: Crew, strategy: str) -> None:
+    """Of each process some are served, and never more at once than the limit."""
+    crew.strategy = strategy
+    names = [f"p{number}" for number in range(4 if IS_WHOLE else 2)]
+    for name in names:
+        await crew.start(name, 60 if IS_WHOLE else 20, 0.0)
+    await provider.until(5_000 if IS_WHOLE else 400, 60.0)
+    assert provider.most <= 2
+    assert set(provider.started[-200:]) == set(names)
+
+
+async def test_a_holder_dies_while_the_server_is_away(
+    server: PostgresServer, provider: Provider, crew: Crew
+) -> None:
+    """What it had is free once it cannot come back any more."""
+    holder = await crew.start("holder", 2, 60.0)
+    await provider.until(2)
+    await crew.start("other", 4, 0.01)
+    await asyncio.to_thread(server.crash)
+    holder.kill()
+    await asyncio.to_thread(server.start)
+    await provider.until(30)
+    assert provider.most <= 2
+    assert "other" in provider.started
