@@ -37,6 +37,9 @@ async def work(words: list[str]) -> None:
                     writer.write(f"{name}\n".encode())
                     await reader.readline()
                     await asyncio.sleep(seconds)
+                    # What the provider has not heard of has not ended for it.
+                    writer.write_eof()
+                    await reader.read()
                     writer.close()
 
     calls = [asyncio.create_task(call()) for _ in range(callers)]

@@ -27,6 +27,9 @@ _LONGEST_NOTE: Final = 7000
 _NO_ENCRYPTION: Final = "rejected SSL upgrade"
 """asyncpg's message for a server without TLS."""
 _LOCK: Final = 0x746F6F6C  # "tool", of the change of the schema
+STEP, RESTART_STEP = 1, 1_000_000_000
+"""What a version grows by. What a crash has forgotten must not come again under the same number: a
+process that knew it would write what follows from it."""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS tool_cluster (
     name text PRIMARY KEY, version bigint NOT NULL, state bytea NOT NULL
@@ -44,12 +47,12 @@ BEGIN
     has_crashed := NOT EXISTS (SELECT FROM tool_cluster_alive a WHERE a.name = its_name);
     is_done := false;
     IF restarts OR NOT has_crashed THEN
-        UPDATE tool_cluster c SET version = known + 1, state = new_state
+        version := known + CASE WHEN restarts THEN $RESTART_STEP ELSE $STEP END;
+        UPDATE tool_cluster c SET version = tool_cluster_swap.version, state = new_state
             WHERE c.name = its_name AND c.version = known;
         is_done := FOUND;
     END IF;
     IF is_done THEN
-        version := known + 1;
         IF restarts THEN
             INSERT INTO tool_cluster_alive VALUES (its_name) ON CONFLICT DO NOTHING;
         END IF;
@@ -61,7 +64,7 @@ BEGIN
     END IF;
     clock := extract(epoch FROM clock_timestamp());
 END $$;
-"""
+""".replace("$RESTART_STEP", str(RESTART_STEP)).replace("$STEP", str(STEP))
 _SWAP: Final = "SELECT * FROM tool_cluster_swap($1, $2, $3, $4, $5, $6, $7)"
 _CREATE: Final = "INSERT INTO tool_cluster VALUES ($1, 0, $2) ON CONFLICT DO NOTHING"
 _READ: Final = (

@@ -15,6 +15,8 @@ import structlog
 
 from tool_engine.admission.cluster.cluster_database import (
     LOST,
+    RESTART_STEP,
+    STEP,
     ClusterConnection,
     Found,
     is_refusal,
@@ -487,7 +489,7 @@ class ClusterMember:
                 restarts=is_new,
             )
             if found is None:
-                self._known = version + 1, state
+                self._known = version + (RESTART_STEP if is_new else STEP), state
                 return outcome.answer
             self._known, is_new = self._take_found(found)
 
