@@ -255,6 +255,24 @@ async def test_a_slot_that_was_lost_says_so(make: Make) -> None:
         await asyncio.sleep(0)
 
 
+async def test_a_pause_holds_everywhere(make: Make, service: Service) -> None:
+    """As after an answer with Retry-After: other processes leave the service alone, too."""
+    first, second = make(), make()
+    service.gate.set()
+    for engine in (first, second):
+        await engine.load()
+        assert (await engine.execute("work")).is_success
+    assert second.cluster is not None
+    first.controller.pause_bucket("ai", 1.0)
+    began = time.monotonic()
+    async with asyncio.timeout(BOUND):
+        while not second.controller.pause_left("ai"):  # noqa: ASYNC110 - another process says it
+            await asyncio.sleep(0.005)
+        assert 0.0 < (await second.cluster.snapshot()).paused["bucket:ai"] <= 1.0
+        assert (await second.execute("work")).is_success
+    assert time.monotonic() - began >= 0.9, "it waited for the end of the pause"
+
+
 async def test_a_higher_revision_holds_everywhere(make: Make, service: Service) -> None:
     first, second = make(), make()
     for engine in (first, second):

@@ -51,6 +51,10 @@ class LeaseHolder(Protocol):
         """Note whether the source cannot be reached, and the process has the limits to itself."""
 
     @abstractmethod
+    def pause(self, bucket: str, seconds: float) -> None:
+        """Give no slots of a bucket for some time: its service asks all processes for that."""
+
+    @abstractmethod
     def lose_all(self) -> list[Any]:
         """Take note that other processes may have all units by now.
 

@@ -130,6 +130,15 @@ class ClusterController(ToolConcurrencyController):
             self.member.configure(limits_of(config, then))
         super().configure(config)
 
+    def pause_bucket(self, name: str, seconds: float) -> None:
+        """Give no slots of a bucket for some time: of one that is shared, in all processes.
+
+        0 ends the pause in this process alone: the others have heard of a service that has no room.
+        """
+        super().pause_bucket(name, seconds)
+        if seconds > 0 and name in self.member.buckets:
+            self.member.pause(name, min(seconds, self.config.max_bucket_pause))
+
     def pause(self) -> None:
         """Give no more slots; what no call uses, other processes may have."""
         super().pause()

@@ -294,6 +294,13 @@ class LeaseDesk:
             if bucket.lease is not None:
                 bucket.lease.is_local = is_local
 
+    def pause(self, bucket: str, seconds: float) -> None:
+        """Give no slots of a bucket for some time, as another process says."""
+        found, pool = self._pool.layout.bucket(bucket), self._pool
+        found.pause(pool.clock() + seconds)
+        pool.queue.refresh(found)
+        pool.give_out()  # room that was kept for a call of the bucket, too
+
     def lose_all(self) -> list[ConcurrencySlot]:
         """Take note that others may have all units; return the slots that use some."""
         lost: dict[Bucket, list[ConcurrencySlot]] = {}

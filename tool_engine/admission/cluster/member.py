@@ -24,7 +24,15 @@ from tool_engine.admission.cluster.cluster_database import (
 )
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.coordinator import Coordinator
-from tool_engine.admission.cluster.effects import Effect, Lose, Refuse, Send, Start, Wait
+from tool_engine.admission.cluster.effects import (
+    Effect,
+    Lose,
+    PauseUntil,
+    Refuse,
+    Send,
+    Start,
+    Wait,
+)
 from tool_engine.admission.cluster.holder import SURE, Holder
 from tool_engine.admission.cluster.lease_messages import (
     AHEAD,
@@ -260,6 +268,10 @@ class ClusterMember:
                 waiter = self._waiters.get(effect.number)
                 if waiter is not None:
                     self._desk.keep_waiting(waiter)
+            elif isinstance(effect, PauseUntil):
+                kind, _, name = effect.resource.partition(":")
+                if kind == "bucket":
+                    self._desk.pause(name, effect.until - now)
             elif isinstance(effect, Refuse):
                 self._take_refusal(ConfigurationError(effect.reason), is_final=effect.is_final)
         self._show_units()
@@ -362,6 +374,11 @@ class ClusterMember:
             ConfigurationError: They contradict those of the cluster under one revision.
         """
         self._apply_effects(self._holder.configure(limits, read_uptime()))
+
+    def pause(self, bucket: str, seconds: float) -> None:
+        """Let no call of a bucket start for some time, in all processes."""
+        self._start_running()
+        self._do_later(self._holder.pause(f"bucket:{bucket}", seconds, read_uptime()))
 
     def let_idle_go(self) -> None:
         """Give back all that no call uses."""
