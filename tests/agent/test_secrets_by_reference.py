@@ -47,6 +47,11 @@ class Quoting:
         return self._model.reply(request)
 
 
+async def login(pin: str) -> str:
+    # Not in a thread of the engine's: the loop's time does not wait for those.
+    return f"got {pin}"
+
+
 @pytest.fixture
 async def engine() -> AsyncIterator[ToolEngine]:
     config = ToolEngineConfig(tools_directory=EMPTY_FOLDER, auto_reload=False)
@@ -59,7 +64,7 @@ async def engine() -> AsyncIterator[ToolEngine]:
                 "effect": "write",
                 "parameters": [{**pin, "description": "The pin"}],
             },
-            lambda pin: f"got {pin}",
+            login,
         )
         yield made
 
