@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from tests.cluster.provider import Provider, open_provider
 from tests.cluster.test_members import Crew
 from tests.effort import IS_WHOLE
 from tests.postgres import PostgresServer, running_server
-from tool_engine.admission.cluster.cluster_database import RESTART_STEP
+from tool_engine.admission.cluster.cluster_database import RESTART_STEP, ClusterConnection, Found
 
 ROUNDS = 10 if IS_WHOLE else 2
 
@@ -57,6 +58,35 @@ async def test_the_server_crashes(server: PostgresServer, provider: Provider, cr
         async with asyncio.timeout(20.0):
             said = (await process.stdout.read()).decode()
         assert said.endswith("lost 0\n"), said
+
+
+async def test_two_that_come_first_after_a_crash(postgres_server: PostgresServer) -> None:
+    """One of them takes note of it; the other goes on from there."""
+    url = await asyncio.to_thread(postgres_server.fresh_database)
+    both = [ClusterConnection(url, "tests", lambda _: None, lambda: None) for _ in range(2)]
+    for number, each in enumerate(both):
+        await each.open(f"life{number}", b"first")
+    found = [await each.read() for each in both]
+    assert [each.has_crashed for each in found] == [True, True]
+
+    def restart(connection: ClusterConnection) -> asyncio.Task[Found | None]:
+        return asyncio.create_task(
+            connection.swap(0, b"restarted", [], is_durable=True, restarts=True)
+        )
+
+    gate = await asyncpg.connect(url)
+    async with asyncio.timeout(20.0), gate.transaction():
+        await gate.execute("SELECT FROM tool_cluster FOR UPDATE")
+        swaps = [restart(each) for each in both]
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        while await gate.fetchval(waiting) < 2:  # noqa: ASYNC110 - the server says it
+            await asyncio.sleep(0.005)
+    done = await asyncio.gather(*swaps)
+    await gate.close()
+    for each in both:
+        each.abort()
+    (late,) = [each for each in done if each is not None]
+    assert (late.version, late.state, late.has_crashed) == (RESTART_STEP, b"restarted", False)
 
 
 @pytest.mark.parametrize("strategy", ["fifo", "priority", "fair"])

@@ -60,7 +60,9 @@ BEGIN
             PERFORM pg_notify(channels[i], notes[i]);
         END LOOP;
     ELSE
-        SELECT c.version, c.state INTO version, state FROM tool_cluster c WHERE c.name = its_name;
+        -- In one statement: another one may have taken note of the crash since the look above.
+        SELECT c.version, c.state, NOT EXISTS (SELECT FROM tool_cluster_alive WHERE name = c.name)
+            INTO version, state, has_crashed FROM tool_cluster c WHERE c.name = its_name;
     END IF;
     clock := extract(epoch FROM clock_timestamp());
 END $$;
