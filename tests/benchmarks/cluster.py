@@ -48,14 +48,14 @@ async def cluster(_directory: str = "") -> bool:
     if find_spec("asyncpg") is None:
         print("limits of a cluster: not measured, for asyncpg is not installed")
         return True
-    from tests.postgres import running_server
+    from tests.postgres_server import NoServerError, running_server
 
     with contextlib.ExitStack() as stack:
         try:
-            server = await asyncio.to_thread(stack.enter_context, running_server())
-        except BaseException as error:
-            if type(error).__name__ != "Skipped":
-                raise
+            server = await asyncio.to_thread(
+                stack.enter_context, running_server(waits_for_disk=True)
+            )
+        except NoServerError as error:
             print(f"limits of a cluster: not measured: {error}")
             return True
         url = await asyncio.to_thread(server.fresh_database)

@@ -140,15 +140,14 @@ async def append_cost(url: str) -> float:
 @contextmanager
 def _postgres_url() -> Iterator[str | None]:
     """A new database on a server of its own; None where there is no server to start."""
-    if find_spec("pytest") is None or find_spec("asyncpg") is None:
+    if find_spec("asyncpg") is None:
         yield None
         return
-    fixture = import_module("tests.postgres")
-    skipped = import_module("pytest").skip.Exception
+    servers = import_module("tests.postgres_server")
     try:
-        with fixture.running_server() as server:
+        with servers.running_server() as server:
             yield server.url()
-    except skipped:
+    except servers.NoServerError:
         yield None
 
 

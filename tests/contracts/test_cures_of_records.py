@@ -23,7 +23,7 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import Executable, text
 
-from tests import postgres
+from tests import postgres_server as servers
 from tests.cli.talking import in_pipe
 from tests.contracts.test_approval_storage_contract import request_for
 from tests.contracts.test_cures_of_errors import names_cure
@@ -197,14 +197,14 @@ async def test_secret_of_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 async def test_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Started, it serves; without kept events an engine begins before it does."""
-    port = postgres._free_port()
-    url = postgres.PostgresServer(port, ROOT).url()
+    port = servers._free_port()
+    url = servers.PostgresServer(port, ROOT).url()
     with pytest.raises(RecordsUnavailableError) as raised:
         await opens(url, keep_events=10)
     assert names_cure(START, str(raised.value)), raised.value
     await opens(url)
-    monkeypatch.setattr(postgres, "_free_port", lambda: port)
-    with postgres.running_server():
+    monkeypatch.setattr(servers, "_free_port", lambda: port)
+    with servers.running_server():
         await opens(url, keep_events=10)
 
 
