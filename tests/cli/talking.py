@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ CTRL_C = "\x03"
 CTRL_D = "\x04"
 PROMPT = "> "
 ASKS = "say why not: "
+MOVED = ">\x08\x1b[2C"
+"""The prompt, as the line editor writes it: with a step in place of the space."""
 STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -61,8 +64,12 @@ class Screen:
         self._reader.join(WAIT)
         return code
 
+    def echoes(self) -> bool:
+        """Whether the terminal shows what is typed, as a shell expects it."""
+        return bool(termios.tcgetattr(self._keyboard)[3] & termios.ECHO)
+
     def _new(self) -> str:
-        return STYLE.sub("", self.whole)[self._seen :]
+        return STYLE.sub("", self.whole.replace(MOVED, PROMPT))[self._seen :]
 
     def _read(self) -> None:
         data = b""

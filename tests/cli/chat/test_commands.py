@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.chat.test_chat_command import CALCULATES, GROUP
 from tests.cli.chat.test_turns import WRITES, folder, kept, script
-from tests.cli.talking import PROMPT, at_terminal, in_pipe
+from tests.cli.talking import CTRL_C, CTRL_D, PROMPT, at_terminal, in_pipe
 
 __all__ = ["folder"]
 
@@ -79,6 +79,40 @@ def test_a_paste_is_one_turn(folder: Path) -> None:
         assert screen.whole.count("\x1b[?2004h") == screen.whole.count("\x1b[?2004l") == 3
     said = [each["content"] for each in kept(folder, "s") if each["role"] == "user"]
     assert said == ["first\nsecond\n\nthird", "see: a\nb\n there"]
+
+
+UP, DOWN, LEFT, HOME = "\x1b[A", "\x1b[B", "\x1b[D", "\x1b[H"
+
+
+def test_what_was_said_is_a_key_away(folder: Path) -> None:
+    """Arrows go through what was said before, pastes and commands too, and it can be changed."""
+    words = script(folder, *({"text": f"Answer {number}."} for number in range(4)))
+    with at_terminal(folder, *words, "--session", "s") as screen:
+        screen.shows(PROMPT)
+        screen.type("first one\r")
+        screen.shows("Answer 0.\r\n> ")
+        screen.type("\x1b[200~a\nb\x1b[201~\r")
+        screen.shows("Answer 1.\r\n> ")
+        screen.type("/usage\r")
+        screen.shows("written\r\n> ")
+        screen.type(f"{UP}{UP}{DOWN}{UP}\r")
+        screen.shows("Answer 2.\r\n> ")
+        screen.type(f"nothing{UP * 6}{LEFT * 4}, not{HOME}the \r")  # a paste has two lines
+        screen.shows("Answer 3.\r\n> ")
+        screen.type(CTRL_D)
+        assert screen.ends() == 0
+    said = [each["content"] for each in kept(folder, "s") if each["role"] == "user"]
+    assert said == ["first one", "a\nb", "a\nb", "the first, not one"]
+
+
+def test_a_line_that_is_not_said_is_left_alone(folder: Path) -> None:
+    """Ctrl-C at a half typed line ends the conversation with 130, and the terminal echoes again."""
+    with at_terminal(folder, *script(folder, {"text": "Never."})) as screen:
+        screen.shows(PROMPT)
+        screen.type(f"half{CTRL_C}")
+        assert screen.ends() == 130
+        assert "Never" not in screen.whole
+        assert screen.echoes()
 
 
 @pytest.mark.parametrize("enabled", [True, False])

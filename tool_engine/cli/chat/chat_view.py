@@ -16,7 +16,6 @@ from rich.table import Table
 from tool_engine.agent.answer import AgentAnswer
 from tool_engine.agent.events import AgentEvent, AgentEventType
 from tool_engine.cli.calls.progress_line import describe_progress
-from tool_engine.cli.chat.input import LEAVE_PASTES, MARK_PASTES
 from tool_engine.cli.console import make_console, plain, print_json_line, visible
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.tool import Tool
@@ -45,18 +44,6 @@ class ChatView(ABC):
     @abstractmethod
     def hear(self, event: AgentEvent) -> None:
         """Show one step of a turn."""
-
-    def prompt(self) -> None:
-        """Ask for input."""
-        return
-
-    def left(self) -> None:
-        """Show that the input has ended."""
-        return
-
-    def typed(self) -> None:
-        """Note that a line was typed."""
-        return
 
     @abstractmethod
     def show_text(self, text: str) -> None:
@@ -218,21 +205,6 @@ class TerminalView(PlainView):
 
     def __exit__(self, *exc_info: object) -> None:
         self._hide_panel()
-
-    def prompt(self) -> None:
-        """Show the prompt, and ask the terminal to mark pastes."""
-        sys.stdout.write(f"{MARK_PASTES}> ")
-        sys.stdout.flush()
-
-    def typed(self) -> None:
-        """End the marking of pastes for the next reader of this terminal."""
-        sys.stdout.write(LEAVE_PASTES)
-        sys.stdout.flush()
-
-    def left(self) -> None:
-        """End the line of the prompt for the shell."""
-        sys.stdout.write("\n")
-        sys.stdout.flush()
 
     def hear(self, event: AgentEvent) -> None:
         """Print the step, and update the panel of running calls."""

@@ -31,7 +31,7 @@ _DAY: Final = 86_400.0
 
 
 async def run_chat(settings: Settings, options: ChatOptions, system: str, *, as_json: bool) -> int:
-    said = Said(options.message)
+    said = _open_input(options, as_json=as_json)
     async with contextlib.AsyncExitStack() as stack:
         model = _make_model(options)
         close = getattr(model, "close", None)
@@ -56,11 +56,24 @@ async def run_chat(settings: Settings, options: ChatOptions, system: str, *, as_
         return await turns.lead(loop, again if options.session_id is not None else None)
 
 
+def _open_input(options: ChatOptions, *, as_json: bool) -> Said:
+    said = Said(options.message)
+    if as_json or not said.is_terminal or not _is_seen():
+        return said
+    from tool_engine.cli.chat.prompt import TypedWords
+
+    return TypedWords()
+
+
 def _make_view(find: Callable[[str], Tool | None], *, as_json: bool) -> ChatView:
     if as_json:
         return JSONView()
-    is_seen = sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    return TerminalView(find) if is_seen else PlainView(find)
+    return TerminalView(find) if _is_seen() else PlainView(find)
+
+
+def _is_seen() -> bool:
+    """Return True if a person sees the output in a terminal that can be steered."""
+    return sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _make_model(options: ChatOptions) -> ChatModel:

@@ -1,7 +1,6 @@
 """What does the user at the command line say, turn by turn?
 
 Nothing is read ahead beyond one line of a terminal: the answer to a question is read elsewhere.
-What a terminal marks as pasted is one turn, however many lines it has.
 """
 
 from __future__ import annotations
@@ -13,14 +12,9 @@ from typing import Final
 from tool_engine.approval.thread import in_own_thread
 from tool_engine.cli.failures import CommandError
 
-_PASTE_BEGINS: Final = b"\x1b[200~"
-_PASTE_ENDS: Final = b"\x1b[201~"
-MARK_PASTES: Final = "\x1b[?2004h"
-"""Asks a terminal to mark what is pasted."""
-LEAVE_PASTES: Final = "\x1b[?2004l"
 _AT_ONCE: Final = 65_536
 _LONGEST: Final = 1_000_000
-"""Bytes of one line."""
+"""Bytes of one turn."""
 
 
 class Said:
@@ -51,10 +45,18 @@ class Said:
             text, self._message = self._message, None
             return None if text is None else _decode_bytes(os.fsencode(text))
         while (line := await self._read_line()) is not None:
-            text = _decode_bytes(await self._join_pasted(line) if self.is_terminal else line)
+            text = self.take(line)
             if text or self.is_terminal:
                 return text
         return None
+
+    def take(self, line: bytes) -> str:
+        """Return a line as a turn."""
+        if len(line) > _LONGEST:
+            raise CommandError(
+                f"a line of stdin has more than {_LONGEST:,} bytes: say less in a turn"
+            )
+        return _decode_bytes(line)
 
     async def _read_line(self) -> bytes | None:
         while b"\n" not in self._data and not self._is_over:
@@ -63,22 +65,9 @@ class Said:
             self._is_over = not part
             self._data += part
             if len(self._data) - len(part) > _LONGEST:
-                raise CommandError(
-                    f"a line of stdin has more than {_LONGEST:,} bytes: say less in a turn"
-                )
+                self.take(self._data)
         line, end, self._data = self._data.partition(b"\n")
         return line if line or end else None
-
-    async def _join_pasted(self, line: bytes) -> bytes:
-        """Return the line with those that were pasted with it."""
-        while self.is_terminal and line.rfind(_PASTE_BEGINS) > line.rfind(_PASTE_ENDS):
-            more = await self._read_line()
-            if more is None:
-                break
-            line += b"\n" + more
-            if len(line) > _LONGEST:
-                raise CommandError(f"a paste has more than {_LONGEST:,} bytes: say less in a turn")
-        return line.replace(_PASTE_BEGINS, b"").replace(_PASTE_ENDS, b"")
 
 
 def _read_bytes(descriptor: int) -> bytes:

@@ -98,19 +98,13 @@ class ChatTurns:
     async def _next_words(self) -> str | None:
         if not self._said.is_terminal:
             return await self._said.next()
-        self._view.prompt()
         try:
             text = await self._as_step(self._said.next())
         except asyncio.CancelledError:
             if not self._is_only_the_step():
                 raise
-            text = None
-        self._view.typed()
-        if text == QUIT:
             return None
-        if text is None:
-            self._view.left()
-        return text
+        return None if text == QUIT else text
 
     async def _is_command(self, loop: AgentLoop, text: str) -> bool:
         """Answer a command at the terminal; return True if it was one."""
