@@ -9,6 +9,7 @@ from tool_engine.admission import ConcurrencySlot, ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.shared_timer import SharedTimer
 
 TURNS = 6
 """More steps of the loop than any hand-over takes."""
@@ -62,6 +63,17 @@ class Crew:
         self.errors: dict[str, BaseException] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.has_shrunk = False
+
+    @property
+    def deadlines(self) -> SharedTimer[Any] | None:
+        """Those of the calls that wait."""
+        found: SharedTimer[Any] | None = self.controller._queue._deadlines
+        return found
+
+    @property
+    def is_timer_set(self) -> bool:
+        """Whether a timer is set for a deadline."""
+        return self.deadlines is not None and self.deadlines.is_set
 
     def begin(
         self,
@@ -135,7 +147,7 @@ class Crew:
         layout = self.controller._layout
         assert not layout.keys, layout.keys
         assert not [lane.id for lane in layout.lanes.values() if lane.keys]
-        assert self.controller._queue.deadlines._timer is None
+        assert not self.is_timer_set
 
     async def _run(
         self, name: str, bucket: str | None, request: AdmissionRequest | None, how: dict[str, Any]

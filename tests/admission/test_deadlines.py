@@ -16,10 +16,6 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def timer_of(crew: Crew) -> asyncio.TimerHandle | None:
-    return crew.controller._queue.deadlines._timer
-
-
 async def until(crew: Crew, when: float) -> list[str]:
     """Who has given up by then."""
     await asyncio.sleep(when - now())
@@ -110,9 +106,9 @@ async def test_giving_up_lets_others_go(crew_of: MakeCrew) -> None:
 async def test_nothing_is_armed_when_nobody_waits(crew_of: MakeCrew, how: str) -> None:
     """C24: no timer outlives those that it is for."""
     crew = crew_of(max_concurrent=1, queue_timeout=60.0, queue_size=2)
-    assert timer_of(crew) is None
+    assert not crew.is_timer_set
     await crew.call("holder", "a", "b", "c")
-    assert timer_of(crew) is not None
+    assert crew.is_timer_set
     if how == "granted":
         await crew.serve(2)
     elif how == "cancelled":
@@ -125,8 +121,8 @@ async def test_nothing_is_armed_when_nobody_waits(crew_of: MakeCrew, how: str) -
         crew.controller.configure(crew.controller.config)
         await crew.cancel("b", "a")
     await crew.turn()
-    assert timer_of(crew) is None
-    assert not crew.controller._queue.deadlines._entries
+    assert not crew.is_timer_set
+    assert not crew.deadlines
 
 
 async def test_one_timer_for_all(crew_of: MakeCrew, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +154,8 @@ async def test_those_who_left_are_forgotten(crew_of: MakeCrew) -> None:
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.sleep(0)
-    assert len(crew.controller._queue.deadlines._entries) < 200
+    assert crew.deadlines is not None
+    assert len(crew.deadlines) < 200
 
 
 async def test_configure_keeps_the_deadlines(crew_of: MakeCrew) -> None:
@@ -182,4 +179,4 @@ async def test_call_that_goes_on_has_no_deadline(crew_of: MakeCrew) -> None:
     assert not task.done()
     await crew.end("other")
     assert task.done()
-    assert timer_of(crew) is None
+    assert not crew.is_timer_set

@@ -22,7 +22,8 @@ from typing import Any, Protocol, TypeAlias
 from unittest.mock import patch
 
 from tests.calls.virtual_loop import VirtualLoop
-from tool_engine.backends.alarm import Alarm
+from tool_engine.backends.runs import Runs
+from tool_engine.shared_timer import SharedTimer
 
 __all__ = ["SWEEPS", "Scene", "Stage", "SteppingLoop", "Strikes", "perform", "stops"]
 
@@ -36,8 +37,9 @@ TURNS = 4
 Scene: TypeAlias = Callable[["Stage"], Awaitable[Coroutine[Any, Any, Any]]]
 
 
-def is_alarm(callback: Any) -> bool:
-    return isinstance(getattr(callback, "__self__", None), Alarm)
+def is_of_runs(callback: Any) -> bool:
+    timer = getattr(callback, "__self__", None)
+    return isinstance(timer, SharedTimer) and isinstance(timer._expire.__self__, Runs)  # type: ignore[attr-defined] # a method
 
 
 class SteppingLoop(VirtualLoop):
@@ -73,9 +75,11 @@ class SteppingLoop(VirtualLoop):
         self.busy += 1
 
     def timers(self) -> list[float]:
-        """Seconds until each timer that is still set, but for the alarm, which holds no run."""
+        """Seconds until each timer that is still set, but for that of runs, which holds none."""
         handles: list[Any] = self._scheduled  # type: ignore[attr-defined]
-        timers = [each for each in handles if not each.cancelled() and not is_alarm(each._args[0])]
+        timers = [
+            each for each in handles if not each.cancelled() and not is_of_runs(each._args[0])
+        ]
         return [each.when() - self.time() for each in timers]
 
     def call_soon(  # type: ignore[override] # the same, counted

@@ -21,9 +21,9 @@ OVERDUE: Final = "tool_engine/calls/overdue.py"
 PIPELINE: Final = "tool_engine/calls/pipeline.py"
 QUEUE: Final = "tool_engine/admission/queue.py"
 REFUSAL: Final = "tool_engine/admission/refusal.py"
+SHARED_TIMER: Final = "tool_engine/shared_timer.py"
 SHARING: Final = "tool_engine/calls/sharing.py"
 THROTTLE: Final = "tool_engine/admission/throttle.py"
-WAITING: Final = "tool_engine/admission/waiting.py"
 
 CALLS: Final = ("tests/calls",)
 
@@ -139,14 +139,14 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "the timer of those who wait goes on",
-        WAITING,
-        "self._timer.cancel()\n            self._timer, self._due = None, inf",
-        "self._timer, self._due = None, inf",
+        SHARED_TIMER,
+        "self._timer.cancel()\n            self._at, self._timer = inf, None",
+        "self._at, self._timer = inf, None",
     ),
     Mutation(
         "an earlier deadline waits for a later one",
-        WAITING,
-        "if due < self._due:",
+        SHARED_TIMER,
+        "if due < self._at:",
         "if self._timer is None:",
     ),
     Mutation(

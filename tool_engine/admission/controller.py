@@ -592,5 +592,5 @@ class ToolConcurrencyController(KnownArguments):
             raise error
         timeout = self.config.queue_timeout if request.timeout is None else request.timeout
         if timeout is not None:
-            self._queue.deadlines.add(waiter, timeout, self._queue.waiting)
+            self._queue.set_deadline(waiter, timeout)
         return waiter

@@ -243,8 +243,8 @@ def _guess_limit(bucket: Bucket) -> int | None:
     return units if bucket.limit is None else min(units, bucket.limit)
 
 
-def _never_expire(waiter: Waiter, timeout: float) -> None:
-    del waiter, timeout
+def _never_expire(waiter: Waiter) -> None:
+    del waiter
 
 
 def _copy_throttle(line: Line) -> Throttle | None:

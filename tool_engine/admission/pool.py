@@ -382,17 +382,17 @@ class SlotPool:
             waiter.wake()
             self._let_next(waiter)
 
-    def _expire_waiter(self, waiter: Waiter, timeout: float) -> None:
+    def _expire_waiter(self, waiter: Waiter) -> None:
         """End a wait whose time is over."""
         self.timed_out_in_queue += 1
         self.timed_out += 1
         self.leave(waiter)
         delay = waiter.lane.delay_of(waiter, self.clock())
         if delay > 0:
-            error: AdmissionError = refusal.still_too_fast(waiter, timeout, delay)
+            error: AdmissionError = refusal.still_too_fast(waiter, delay)
         else:
             others, wait = self.queue.waiting, self.estimated_wait()
-            error = refusal.waited_too_long(waiter, timeout, others, self.zombies, wait)
+            error = refusal.waited_too_long(waiter, others, self.zombies, wait)
         self._announce_end(waiter, error)
         waiter.wake(error)
         self._let_next(waiter)

@@ -17,9 +17,10 @@ from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Bucket, Lane, Line
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, ZOMBIE, ConcurrencySlot, Order
-from tool_engine.admission.waiting import Arrivals, Deadlines, Waiter
+from tool_engine.admission.waiting import Arrivals, Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolEngineError
+from tool_engine.shared_timer import SharedTimer
 
 
 class Queue:
@@ -35,9 +36,10 @@ class Queue:
     __slots__ = (
         "_changed_keys",
         "_clock",
+        "_deadlines",
+        "_expire",
         "_loop",
         "_wake_later",
-        "deadlines",
         "enqueued",
         "layout",
         "lone",
@@ -52,13 +54,15 @@ class Queue:
         layout: Layout,
         clock: Callable[[], float],
         wake_later: Callable[[Line, float], None],
-        expire: Callable[[Waiter, float], None],
+        expire: Callable[[Waiter], None],
     ) -> None:
         self.layout = layout
         self.root = layout.root
         self._clock = clock
         self._wake_later = wake_later
-        self.deadlines = Deadlines(expire)
+        self._expire = expire
+        self._deadlines: SharedTimer[Waiter] | None = None
+        """Of those who wait on the loop."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed_keys: list[Key] = []
         """Keys in which the first of those that are blocked may be another one."""
@@ -90,6 +94,14 @@ class Queue:
         best = lane.best()
         return best is not None and best[1] is waiter
 
+    def set_deadline(self, waiter: Waiter, timeout: float) -> None:
+        """Have a waiter expire in that many seconds."""
+        loop, deadlines = waiter.future.get_loop(), self._deadlines
+        if deadlines is None:
+            deadlines = self._deadlines = SharedTimer(loop, _is_waiting, self._expire)
+        waiter.timeout = timeout
+        deadlines.add(loop.time() + timeout, waiter)
+
     def leave(self, waiter: Waiter) -> None:
         """Take a waiter out of its line, whatever became of it."""
         lane: Lane = waiter.lane
@@ -97,8 +109,8 @@ class Queue:
         if lane.keys and not lane.refs:
             self.layout.let_go(lane)
         self.waiting -= 1
-        if not self.waiting:
-            self.deadlines.clear()
+        if not self.waiting and self._deadlines is not None:
+            self._deadlines.stop()
         if waiter.is_queued:
             self.queued -= 1
 
@@ -110,8 +122,8 @@ class Queue:
         lane.waiting -= 1
         lane.bucket.waiting -= 1
         self.waiting = waiting = self.waiting - 1
-        if not waiting:
-            self.deadlines.clear()
+        if not waiting and self._deadlines is not None:
+            self._deadlines.stop()
         if waiter.is_queued:
             self.queued -= 1
 
@@ -134,7 +146,7 @@ class Queue:
                 "calls of another event loop wait in this controller; use controller.bridge() "
                 "to share it between event loops and threads"
             )
-        self._loop = loop
+        self._loop, self._deadlines = loop, None
         for line in self.layout.lines():
             line.timer = None
 
@@ -388,3 +400,7 @@ class Queue:
         self.layout.uncount(slot)
         slot.lane, slot.is_gated = new, True
         new.refs += 1
+
+
+def _is_waiting(waiter: Waiter) -> bool:
+    return waiter.is_waiting

@@ -111,10 +111,10 @@ def too_fast(waiter: Waiter, delay: float) -> AdmissionError:
     )
 
 
-def still_too_fast(waiter: Waiter, timeout: float, delay: float) -> AdmissionError:
+def still_too_fast(waiter: Waiter, delay: float) -> AdmissionError:
     """Rate or pause allowed no call as long as the call may wait."""
     return RateLimitedError(
-        f"waited {timeout:g} s in bucket {waiter.lane.bucket.name!r}, but "
+        f"waited {waiter.timeout:g} s in bucket {waiter.lane.bucket.name!r}, but "
         f"{_describe_pace(waiter)} allows "
         f"no call for another {delay:.2f} s; call less often or raise the rate",
         retry_after=delay,
@@ -122,13 +122,13 @@ def still_too_fast(waiter: Waiter, timeout: float, delay: float) -> AdmissionErr
 
 
 def waited_too_long(
-    waiter: Waiter, timeout: float, others: int, zombies: int, wait: float | None
+    waiter: Waiter, others: int, zombies: int, wait: float | None
 ) -> AdmissionError:
     """No slot was free as long as the call may wait."""
     held = f", {zombies} slots are held by work that outlived its call" if zombies else ""
     return QueueTimeoutError(
-        f"waited {timeout:g} s for a slot in bucket {waiter.lane.bucket.name!r} ({others} others "
-        f"wait{held}); raise queue_timeout or max_concurrent, or make fewer calls at once",
+        f"waited {waiter.timeout:g} s for a slot in bucket {waiter.lane.bucket.name!r} "
+        f"({others} others wait{held}); raise queue_timeout or max_concurrent, or make fewer calls at once",
         retry_after=wait,
     )
 

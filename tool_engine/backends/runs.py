@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from heapq import heappush
 
-from tool_engine.backends.alarm import Alarm
-from tool_engine.backends.task import ABORTED, ToolTask
+from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask
 from tool_engine.logger import get_logger
 from tool_engine.redaction import trace_of
+from tool_engine.shared_timer import SharedTimer
 
 _log = get_logger(__name__)
 
@@ -20,23 +19,20 @@ class Runs:
         self.running: dict[int, ToolTask] = {}
         """The runs whose callers wait for them, by number."""
         self._last = 0
-        self._alarm: Alarm | None = None
+        self._deadlines: SharedTimer[int] | None = None
+        """Those of `running`, by number: a run that has ended is not kept for its deadline."""
         self._leftovers: dict[asyncio.Task[None], ToolTask] = {}
 
     def add(self, run: ToolTask, loop: asyncio.AbstractEventLoop) -> int:
         """List a run whose caller waits for it, and end it at its deadline; return its number."""
         self._last = number = self._last + 1
         self.running[number] = run
-        alarm, deadline = self._alarm, run.deadline
-        if alarm is None or alarm.loop is not loop:
+        deadlines = self._deadlines
+        if deadlines is None or deadlines.loop is not loop:
             # That of another loop goes on with the runs that are there.
-            alarm = self._alarm = Alarm(loop, self.running)
-        if len(alarm.due) >= alarm.most:
-            alarm.tidy_up()
-        heappush(alarm.due, (deadline, number))
-        # It stays set for a run that ends before: mostly the next deadline is a later one.
-        if deadline < alarm.at:
-            alarm.set(deadline)
+            deadlines = SharedTimer(loop, self.running.__contains__, self._time_out)
+            self._deadlines = deadlines
+        deadlines.add(run.deadline, number)
         return number
 
     def keep(self, run: ToolTask) -> None:
@@ -56,14 +52,17 @@ class Runs:
         Returns:
             How many runs still have not ended: nothing can stop them.
         """
-        if self._alarm is not None and not self.running:
-            self._alarm.stop()
+        if self._deadlines is not None and not self.running:
+            self._deadlines.stop()
         leftovers = list(self._leftovers)
         for task in leftovers:
             task.cancel()
         if leftovers:
             await asyncio.wait(leftovers, timeout=timeout)
         return len(self._leftovers)
+
+    def _time_out(self, number: int) -> None:
+        self.running[number].end(TIMED_OUT)
 
     def _forget_leftover(self, leftover: asyncio.Task[None]) -> None:
         run = self._leftovers.pop(leftover)

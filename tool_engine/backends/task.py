@@ -24,7 +24,6 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from tool_engine.backends.alarm import TIMED_OUT
 from tool_engine.backends.current_task import CurrentTask
 from tool_engine.logger import current_call
 from tool_engine.model.settings.settable import settable
@@ -43,6 +42,8 @@ else:
     _tasks: dict[Any, Any] = asyncio.tasks._current_tasks  # type: ignore[attr-defined] # noqa: SLF001 - no public way
     task_of, _make_current = _tasks.get, _tasks.__setitem__
 
+TIMED_OUT: Final = "timed out"
+"""End reason: the deadline has passed."""
 ABORTED: Final = "aborted"
 """End reason: the engine closed."""
 SUPERSEDED: Final = "superseded"

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from random import random
 
-from tool_engine.backends.alarm import TIMED_OUT
 from tool_engine.backends.runs import Runs
-from tool_engine.backends.task import ABORTED, ToolTask, task_of
+from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask, task_of
 from tool_engine.calls.call import Call, attempt_of, end_of
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.plan import Plan

@@ -1,4 +1,7 @@
-"""All runs of a loop share one timer, and each still ends at its own deadline."""
+"""All runs of a loop share one timer, and each still ends at its own deadline.
+
+For those who wait for a slot: `tests/admission/test_deadlines.py`.
+"""
 
 from __future__ import annotations
 
@@ -86,8 +89,8 @@ def test_runs_that_end_in_time_set_no_timer_each() -> None:
         for _ in range(MANY):
             await drive(runs, lambda: asyncio.sleep(0), 30.0)
         loop: Any = asyncio.get_running_loop()
-        alarm: Any = runs._alarm
-        return loop.timers, len(alarm.due)
+        deadlines: Any = runs._deadlines
+        return loop.timers, len(deadlines)
 
     timers, kept = run(main(), CountingLoop)
     assert timers == 1
@@ -145,7 +148,7 @@ def test_others_have_their_turn_while_very_many_time_out() -> None:
 
 
 def test_an_engine_on_another_loop_keeps_deadlines_there() -> None:
-    """K27: each loop has an alarm of its own."""
+    """K27: each loop has a timer of its own."""
     engine: ToolEngine = make_engine()
     engine.register_tool(bare("tool"), forever)
 
