@@ -68,7 +68,7 @@ class SharedTimer(Generic[Item]):
         heappush(entries, (due, self._number, item))
         # It stays set for an item that ends before: mostly the next deadline is a later one.
         if due < self._at:
-            self._set(due)
+            self._set_timer(due)
 
     def stop(self) -> None:
         """Forget all deadlines."""
@@ -77,7 +77,7 @@ class SharedTimer(Generic[Item]):
             self._timer.cancel()
             self._at, self._timer = inf, None
 
-    def _set(self, at: float) -> None:
+    def _set_timer(self, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._at, self._timer = at, self.loop.call_at(at, self._expire_due)
@@ -103,4 +103,4 @@ class SharedTimer(Generic[Item]):
         finally:
             # Also where what an item waits for raises when it is cancelled.
             if entries:
-                self._set(entries[0][0])
+                self._set_timer(entries[0][0])
