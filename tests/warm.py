@@ -16,10 +16,12 @@ import json
 import os
 import select
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import types
@@ -30,6 +32,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 ROOT = Path(__file__).parents[1]
+PROGRAM = ROOT / "tests" / "warm_program.py"
 WARM = (
     "aiosqlite",
     "pydantic.fields",
@@ -76,6 +79,7 @@ class Program:
         env: Mapping[str, str] | None = None,
         streams: tuple[int, int, int] | None = None,
         is_at_terminal: bool = False,
+        imports: Sequence[str] = (),
     ) -> None:
         self.args = [sys.executable, *words]
         self.returncode: int | None = None
@@ -91,12 +95,14 @@ class Program:
                 open(out, "rb"),  # noqa: PTH123, SIM115 - the same
                 open(err, "rb"),  # noqa: PTH123, SIM115 - the same
             )
-        self._status, ended = os.pipe()
+        self.status, ended = os.pipe()
+        """Can be read when it has ended."""
         order = {
             "words": list(words),
             "cwd": os.fspath(Path.cwd() if cwd is None else cwd),
             "env": dict(os.environ if env is None else env),
             "is_at_terminal": is_at_terminal,
+            "imports": list(imports),
         }
         try:
             self.pid = _server().start(order, [*(streams or inner), ended])
@@ -123,10 +129,12 @@ class Program:
     def wait(self, timeout: float | None = None) -> int:
         """Waits for its end; gives its exit code."""
         if self.returncode is None:
-            if not select.select([self._status], [], [], timeout)[0]:
+            waiting = select.poll()  # `select` knows no number above 1,023
+            waiting.register(self.status, select.POLLIN | select.POLLHUP)
+            if not waiting.poll(None if timeout is None else 1000 * timeout):
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
-            self.returncode = int(os.read(self._status, 100) or b"-9")
-            os.close(self._status)
+            self.returncode = int(os.read(self.status, 100) or b"-9")
+            os.close(self.status)
         return self.returncode
 
     def communicate(
@@ -189,17 +197,29 @@ def run(
         return subprocess.CompletedProcess(program.args, program.wait(), out.decode(), err.decode())
 
 
-class Server:
-    """The process that forks itself, for this process or for all that know its address."""
+def python(*imports: str) -> list[str]:
+    """What a command begins with in place of `sys.executable`: its program starts at once.
 
-    def __init__(self, address: Path | None = None) -> None:
+    The program is a process below a fork of the package's own: where its process id matters, or
+    what it is killed or stopped by, start a new interpreter.
+
+    Args:
+        imports: Modules that the program needs beside those in `WARM`.
+    """
+    address = str(_server().address)
+    return [sys.executable, "-I", "-S", str(PROGRAM), address, ",".join(imports)]
+
+
+class Server:
+    """The process that forks itself, for all that know its address."""
+
+    def __init__(self, address: Path) -> None:
+        self.address = address
         self._lock = threading.Lock()
         self._socket, inner = socket.socketpair()
-        given = [inner]
-        if address is not None:
-            given.append(socket.socket(socket.AF_UNIX))
-            given[1].bind(str(address))
-            given[1].listen()
+        given = [inner, socket.socket(socket.AF_UNIX)]
+        given[1].bind(str(address))
+        given[1].listen(100)
         numbers = [each.fileno() for each in given]
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"from tests.warm import serve; serve(*{numbers})"],
@@ -228,10 +248,11 @@ class Server:
 class _SharedServer(Server):
     """The one of the whole run, which `python -m tests` started."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: Path) -> None:
+        self.address = address
         self._lock = threading.Lock()
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.connect(address)
+        self._socket.connect(str(address))
 
     def close(self) -> None:
         self._socket.close()
@@ -244,20 +265,30 @@ def _server() -> Server:
     """The one that this process asks."""
     if os.getpid() not in _servers:
         address = os.environ.get(ADDRESS)
-        _servers[os.getpid()] = _SharedServer(address) if address else Server()
+        if address:
+            _servers[os.getpid()] = _SharedServer(Path(address))
+        else:
+            folder = tempfile.mkdtemp(prefix="warm-")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            _servers[os.getpid()] = Server(Path(folder) / "warm")
         atexit.register(_servers[os.getpid()].close)
     return _servers[os.getpid()]
 
 
-def serve(number: int, listening: int | None = None) -> None:
+def serve(number: int, listening: int) -> None:
     """Starts programs until all other ends are gone; returns in none but the programs."""
-    for name in WARM:
-        importlib.import_module(name)
-    gc.collect()
-    gc.freeze()
+    _import_all(WARM)
     # It stays: what it has open has numbers that a program gives to files of its own.
     forks = _Forks(number, listening)
     _become(*forks.run())
+
+
+def _import_all(names: Sequence[str]) -> None:
+    if any(name not in sys.modules for name in names):
+        for name in names:
+            importlib.import_module(name)
+        gc.collect()
+        gc.freeze()
 
 
 Order = tuple[dict[str, Any], list[int]]
@@ -267,13 +298,14 @@ Order = tuple[dict[str, Any], list[int]]
 class _Forks:
     """The loop of the server."""
 
-    def __init__(self, number: int, listening: int | None) -> None:
+    def __init__(self, number: int, listening: int) -> None:
         self._selector = selectors.DefaultSelector()
         self._selector.register(socket.socket(fileno=number), selectors.EVENT_READ, self._obey)
         self._askers = 1
-        if listening is not None:
-            asked = socket.socket(fileno=listening)
-            self._selector.register(asked, selectors.EVENT_READ, self._accept)
+        self._ends_with: dict[socket.socket, int] = {}
+        """Programs that are killed when who asked for them has ended."""
+        asked = socket.socket(fileno=listening)
+        self._selector.register(asked, selectors.EVENT_READ, self._accept)
 
     def run(self) -> Order:
         """Forks; returns in the forks alone."""
@@ -295,21 +327,27 @@ class _Forks:
         if order is None:
             self._selector.unregister(orders)
             self._askers -= 1
+            if (pid := self._ends_with.pop(orders, None)) is not None:
+                os.killpg(pid, signal.SIGKILL)
             orders.close()
             return None
+        _import_all(order.get("imports", ()))
         pid = os.fork()
         if pid == 0:
             return order, streams
+        if order.get("ends_with_asker"):
+            self._ends_with[orders] = pid
         with contextlib.suppress(OSError):
             orders.sendall(pid.to_bytes(4, "big"))
-        tell_end = partial(self._tell_end, pid, streams.pop())
+        tell_end = partial(self._tell_end, orders, pid, streams.pop())
         self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, tell_end)
         for each in streams:
             os.close(each)
         return None
 
-    def _tell_end(self, pid: int, ended: int, watched: int) -> None:
+    def _tell_end(self, orders: socket.socket, pid: int, ended: int, watched: int) -> None:
         self._selector.unregister(watched)
+        self._ends_with.pop(orders, None)
         _, status = os.waitpid(pid, 0)
         with contextlib.suppress(BrokenPipeError):
             os.write(ended, str(os.waitstatus_to_exitcode(status)).encode())
@@ -330,8 +368,9 @@ def _become(order: dict[str, Any], streams: Sequence[int]) -> None:
     for number, stream in enumerate(streams[:3]):
         os.dup2(stream, number)
     os.closerange(3, 1024)
-    if order["is_at_terminal"]:
+    if order.get("is_at_terminal") or order.get("ends_with_asker"):
         os.setsid()
+    if order.get("is_at_terminal"):
         ioctl(0, termios.TIOCSCTTY, 0)
     os.environ.clear()
     os.environ.update(order["env"])
@@ -347,16 +386,21 @@ def _become(order: dict[str, Any], streams: Sequence[int]) -> None:
         )
         setattr(sys, name, text)
         setattr(sys, f"__{name}__", text)
-    kind, what, *words = order["words"]
+    kind, *words = order["words"]
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
+    if kind == "-c":
+        sys.path[0] = ""
+        sys.argv = ["-c", *words[1:]]
+        exec(compile(words[0], "<string>", "exec"), vars(main))  # noqa: S102 - the test's own program
+        return
+    import runpy
+
     if kind == "-m":
         sys.path[0] = order["cwd"]
-        import runpy
-
-        sys.argv = [what, *words]
-        runpy.run_module(what, run_name="__main__", alter_sys=True)
+        sys.argv = words
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
     else:
-        sys.path[0] = ""
-        sys.argv = ["-c", *words]
-        exec(compile(what, "<string>", "exec"), vars(main))  # noqa: S102 - the test's own program
+        sys.path[0] = str(Path(order["cwd"], kind).parent)
+        sys.argv = [kind, *words]
+        runpy.run_path(kind, run_name="__main__")

@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,9 +15,11 @@ import aiohttp
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from tests import warm
 from tests.effort import IS_WHOLE
 from tests.mcp_server.conftest import Connect, text_of
 from tests.mcp_server.test_transports import HEADERS, META, serving, words_of
+from tests.mcp_servers.programs import SDK
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolEngineEventType
 from tool_engine.mcp_server import MCPServer
 
@@ -397,7 +398,7 @@ async def program(tmp_path: Path) -> AsyncIterator[Program]:
     (tmp_path / "printer.py").write_text(PRINTER)
     words = words_of(tmp_path / "tools", "mcp", "serve")
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
+        *warm.python(*SDK),
         *words,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -448,7 +449,7 @@ async def test_what_was_asked_before_the_end_is_answered(tmp_path: Path, is_pipe
     asked.write_text(json.dumps(request_of("tools/list")) + "\n")
     with asked.open("rb") as requests:
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
+            *warm.python(*SDK),
             *words_of(tmp_path / "tools", "mcp", "serve"),
             stdin=asyncio.subprocess.PIPE if is_pipe else requests,
             stdout=asyncio.subprocess.PIPE,

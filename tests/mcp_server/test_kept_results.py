@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
 from tests.mcp_server.conftest import ERAS, Connect, text_of
 from tests.mcp_server.test_transports import words_of
+from tests.mcp_servers.programs import parameters
 from tool_engine import ToolEngine
 from tool_engine.mcp_server import MCPServer
 
@@ -127,7 +126,7 @@ def test_a_client_reads_on_in_its_own_results(tmp_path: Path, era: str) -> None:
 
     async def use() -> tuple[Any, Any]:
         words = words_of(tmp_path, "mcp", "serve")
-        command = StdioServerParameters(command=sys.executable, args=words)
+        command = parameters(*words)
         async with Client(command, mode=era) as client:
             cut = await client.call_tool("long", {"message": LONG})
             assert cut.meta is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,11 @@ from typing import Any
 import aiohttp
 import pytest
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters
 
 from tests.mcp_server.conftest import ERAS, text_of
 from tests.mcp_server.test_hostile import headers_of, request_of
 from tests.mcp_server.test_transports import serving
+from tests.mcp_servers.programs import parameters
 from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.mcp_server import MCPServer, long_answers
 
@@ -65,7 +64,7 @@ async def test_a_long_answer_arrives_whole_over_http(engine: ToolEngine, era: st
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_long_answer_arrives_whole_over_stdio(tmp_path: Path, era: str) -> None:
-    command = StdioServerParameters(command=sys.executable, args=["-c", PROGRAM, str(tmp_path)])
+    command = parameters("-c", PROGRAM, str(tmp_path))
 
     async def use() -> None:
         async with asyncio.timeout(60), Client(command, mode=era) as client:

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.mcp_server.conftest import ERAS
 from tests.mcp_server.test_hostile import request_of
+from tests.mcp_servers.programs import SDK
 
 DEADLINE = 60.0
 PROGRAM = """
@@ -74,7 +76,7 @@ class Raw:
 @asynccontextmanager
 async def connect(tmp_path: Path, era: str = "2026-07-28") -> AsyncIterator[Raw]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PROGRAM, str(tmp_path)),
+        *(*warm.python(*SDK), "-c", PROGRAM, str(tmp_path)),
         env={key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -155,7 +157,7 @@ async def test_a_client_that_reads_nothing_holds_no_server(
     """Neither a signal waits for it, nor the end of its input."""
     out, taken = os.pipe()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PROGRAM, str(tmp_path)),
+        *(*warm.python(*SDK), "-c", PROGRAM, str(tmp_path)),
         stdin=asyncio.subprocess.PIPE,
         stdout=taken,
         stderr=asyncio.subprocess.PIPE,
@@ -194,7 +196,15 @@ async def test_a_cancel_tears_no_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("closed", ["<&-", ">&-"])
 async def test_a_closed_end_is_said(tmp_path: Path, closed: str) -> None:
     """As some supervisors start programs; the loop waits with the number that was free."""
-    words = [sys.executable, "-m", "tool_engine.cli", "--tools", str(tmp_path), "--records", "none"]
+    words = [
+        sys.executable,
+        "-m",
+        "tool_engine.cli",
+        "--tools",
+        str(tmp_path),
+        "--records",
+        "none",
+    ]
     process = await asyncio.create_subprocess_shell(
         f"{shlex.join([*words, 'mcp', 'serve'])} {closed}", stderr=asyncio.subprocess.PIPE
     )

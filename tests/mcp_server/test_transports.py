@@ -19,11 +19,12 @@ from typing import Any
 import aiohttp
 import pytest
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tests import warm
 from tests.access.conftest import head, speak, status_of
 from tests.mcp_server.conftest import ERAS, text_of
+from tests.mcp_servers.programs import SDK, parameters
 from tests.server.conftest import served
 from tool_engine import ConfigurationError, ToolEngine
 from tool_engine.access.tokens import TokenFile
@@ -88,9 +89,7 @@ def test_a_program_serves_over_standard_input_and_output(tools: Path, era: str) 
     """What clients start is one command; it hears of a changed folder."""
 
     async def use() -> tuple[list[str], str]:
-        command = StdioServerParameters(
-            command=sys.executable, args=words_of(tools, "mcp", "serve")
-        )
+        command = parameters(*words_of(tools, "mcp", "serve"))
         async with asyncio.timeout(DEADLINE), Client(command, mode=era) as client:
             names = [tool.name for tool in (await client.list_tools()).tools]
             result = await client.call_tool("shout", {"message": "hi!"})
@@ -395,7 +394,7 @@ async def test_a_server_ends_at_a_signal(tools: Path) -> None:
     """SIGTERM ends it without a trace on stderr."""
     words = words_of(tools, "mcp", "serve", "--http", "127.0.0.1:0")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *words, stderr=asyncio.subprocess.PIPE
+        *warm.python(*SDK), *words, stderr=asyncio.subprocess.PIPE
     )
     assert process.stderr is not None
     async with asyncio.timeout(DEADLINE):
@@ -451,12 +450,12 @@ async def test_another_terminal_answers(tools: Path, tmp_path: Path) -> None:
 
     async def run_other(*more: str) -> str:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *common, "sessions", *more, stdout=asyncio.subprocess.PIPE
+            *warm.python(*SDK), *common, "sessions", *more, stdout=asyncio.subprocess.PIPE
         )
         return (await process.communicate())[0].decode()
 
     server = await asyncio.create_subprocess_exec(
-        sys.executable, *words, stderr=asyncio.subprocess.PIPE
+        *warm.python(*SDK), *words, stderr=asyncio.subprocess.PIPE
     )
     assert server.stderr is not None
     async with asyncio.timeout(DEADLINE):
@@ -480,11 +479,11 @@ async def test_consent_that_nothing_could_answer_is_refused(tools: Path) -> None
     """Without a database a call that needs consent does not wait, and asking for it is an error."""
     (tools / "pay.yaml").write_text(PAY)
     words = words_of(tools, "mcp", "serve")
-    command = StdioServerParameters(command=sys.executable, args=words)
+    command = parameters(*words)
     async with asyncio.timeout(DEADLINE), Client(command) as client:
         result = await client.call_tool("pay", {"message": "rent"})
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *words, "--approvals", "operator", stderr=asyncio.subprocess.PIPE
+        *(*warm.python(*SDK), *words, "--approvals", "operator"), stderr=asyncio.subprocess.PIPE
     )
     _, said = await process.communicate()
 
@@ -507,22 +506,14 @@ async def test_consent_that_nothing_could_answer_is_refused(tools: Path) -> None
     ],
 )
 def test_wrong_options_are_said(tools: Path, words: list[str], said: str) -> None:
-    ran = subprocess.run(
-        [sys.executable, *words_of(tools, "mcp", "serve", *words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    ran = warm.run(words_of(tools, "mcp", "serve", *words))
     assert ran.returncode == 2
     assert said in ran.stderr
 
 
 async def test_a_program_serves_a_short_list(tools: Path) -> None:
     """`mcp serve --mode search` lists two tools, and `mcp install` writes it down."""
-    command = StdioServerParameters(
-        command=sys.executable, args=words_of(tools, "mcp", "serve", "--mode", "search")
-    )
+    command = parameters(*words_of(tools, "mcp", "serve", "--mode", "search"))
     async with asyncio.timeout(DEADLINE), Client(command) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
         call: dict[str, Any] = {"name": "shout", "arguments": {"message": "hi!"}}

@@ -12,13 +12,18 @@ import anyio
 import pytest
 import yaml
 
+from tests import warm
 from tests.executors.mcp.conftest import LIMIT, running, serve_http
-from tests.mcp_servers.programs import PROGRAM, entry, python
+from tests.mcp_servers.programs import PROGRAM, SDK, entry, program, python
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 
-SERVER = {"kind": "mcp_server", "name": "files", "command": sys.executable, "args": [str(PROGRAM)]}
+SERVER = {
+    "kind": "mcp_server",
+    "name": "files",
+    **program(str(PROGRAM)),
+}
 SHOUT: dict[str, Any] = {
     "name": "shout",
     "description": "Shouts.",
@@ -68,8 +73,8 @@ async def until(is_so: Callable[[], bool]) -> None:
 async def test_all_come_as_one_change_in_the_order_of_their_naming(folder: Path) -> None:
     """A name that several have gets the server's own in front, and means none of them."""
     slow = entry("one", timeout=7, bucket="mine")
-    slow["args"] = ["-c", (f"import time, runpy; time.sleep(1); runpy.run_path({str(PROGRAM)!r}, "
-                    "run_name='__main__')")]  # fmt: skip
+    code = f"import time, runpy; time.sleep(1); runpy.run_path({str(PROGRAM)!r}, "
+    slow |= program("-c", f"{code}run_name='__main__')")
     name_servers(folder, one=slow, two=entry("two"))
     write(folder, "files", {**SERVER, "tools": {"ec*": {"timeout": 3}}})
     write(folder, "shout", SHOUT)
@@ -194,9 +199,8 @@ async def test_a_file_is_followed_like_the_folder(folder: Path) -> None:
 async def test_a_slow_server_is_not_waited_for_and_comes_later(folder: Path) -> None:
     gate = folder / "gate"
     late = entry("late")
-    late["args"] = ["-c", ("import time, os, runpy\n"
-                    f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)\n"
-                    f"runpy.run_path({str(PROGRAM)!r}, run_name='__main__')")]  # fmt: skip
+    code = f"import time, os, runpy\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)\n"
+    late |= program("-c", f"{code}runpy.run_path({str(PROGRAM)!r}, run_name='__main__')")
     name_servers(folder, hangs=python("import time; time.sleep(600)"), late=late)
     async with engine_of(folder, mcp_start_timeout=0.2) as engine:
         errors = [text for _, text in engine.load_errors]
@@ -398,7 +402,7 @@ async def test_a_server_over_http(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_servers_may_be_given_as_values(folder: Path) -> None:
-    settings = MCPServerSettings(name="given", command=(sys.executable, str(PROGRAM)))
+    settings = MCPServerSettings(name="given", command=(*warm.python(*SDK), str(PROGRAM)))
     for servers in ([settings], {"given": entry()}):
         async with engine_of(folder, mcp_servers=servers) as engine:
             assert await said(engine, "echo", text="hi") == "hi"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.executors.mcp.conftest import serve_http, until
-from tests.mcp_servers.programs import PROGRAM, entry
+from tests.mcp_servers.programs import PROGRAM, entry, program
 from tool_engine import ToolEngine, ToolEngineConfig
 
 CONNECTED = 3.0
@@ -153,7 +153,7 @@ async def test_a_program_is_waited_for_whatever_else_is_not_reached(
 while not os.path.exists({str(begin)!r}):
     time.sleep(0.01)
 runpy.run_path({str(PROGRAM)!r}, run_name="__main__")"""
-    slow = {**entry("slow"), "args": ["-c", code]}
+    slow = {**entry("slow"), **program("-c", code)}
     asyncio.get_running_loop().call_later(CONNECTED / 3, begin.touch)
     with deaf_socket() as listening:
         deaf = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,8 +14,10 @@ from opentelemetry import baggage, context
 from opentelemetry.propagate import inject
 from opentelemetry.trace import set_span_in_context
 
+from tests import warm
 from tests.calls.audit import make_engine
 from tests.mcp_server.test_living import serving
+from tests.mcp_servers.programs import SDK
 from tests.observability.meta_program import make_server
 from tests.observability.telemetry import Telemetry, parent_of, traceparent_of
 from tool_engine import MCPSource, ToolEngine
@@ -32,7 +33,7 @@ HIDDEN = ("traceparent", "tracestate", "baggage")
 async def source_of(way: str, revision: str | None) -> AsyncIterator[MCPSource]:
     """A server that answers with what it was sent beside the arguments."""
     if way == "stdio":
-        yield MCPSource("meta", command=[sys.executable, str(PROGRAM)], revision=revision)
+        yield MCPSource("meta", command=[*warm.python(*SDK), str(PROGRAM)], revision=revision)
         return
     app = make_server().streamable_http_app(streamable_http_path="/mcp")
     async with serving(app) as url:

@@ -6,17 +6,18 @@ import asyncio
 import contextlib
 import json
 import signal
-import subprocess
-import sys
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.server.conftest import SCOPES, write_tokens
+from tests.warm_async import AsyncProgram, start
 
 START_LIMIT = 60.0
 END_LIMIT = 30.0
+SERVER = ("tool_engine.cli.serving.serve_command", "tool_engine.server", "uvicorn")
+"""What it loads."""
 TOKEN = "token-of-olga"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 TOOLS = {
@@ -50,7 +51,7 @@ entry: {type: custom, handler: "asyncio:sleep"}
 class ServerProcess(NamedTuple):
     """A server that runs, and where."""
 
-    process: asyncio.subprocess.Process
+    process: AsyncProgram
     url: str
     said: asyncio.Task[bytes]
     """What it writes from its start to its end: it is read all the time, so that it never waits."""
@@ -89,16 +90,15 @@ async def server_process(
     people = {"olga": {"scopes": list(SCOPES)}, "ann": {"scopes": ["call", "read"]}}
     tokens = write_tokens(folder / "tokens.json", people)
     kept = () if records is None else ("--records", records)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tool_engine.cli", "--tools", str(write_tools(folder)), *kept),
+    process = await start(
+        *("-m", "tool_engine.cli", "--tools", str(write_tools(folder)), *kept),
         # Of an option that stands twice the last one counts.
         *("serve", "--port", "0", "--token-file", str(tokens), "--rate", "100000/s"),
         *("--max-open", "20000", *words),
-        stdin=subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
+        imports=SERVER,
     )
+    process.stdin.close()
     try:
-        assert process.stderr is not None
         async with asyncio.timeout(START_LIMIT):
             first = (await process.stderr.readline()).decode()
         assert first.startswith(f"serving {len(TOOLS)} tools"), (

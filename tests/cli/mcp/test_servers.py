@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.mcp_servers.programs import PROGRAM, entry
+from tests import warm
+from tests.mcp_servers.programs import PROGRAM, SDK, entry, program
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.app import run
 
@@ -77,7 +77,7 @@ def name_servers(place: Path, **entries: Any) -> str:
 def give_tools(place: Path, *tools: dict[str, Any]) -> dict[str, Any]:
     """The entry of a server with these tools."""
     (place / "list.json").write_text(json.dumps(tools))
-    return {"command": sys.executable, "args": ["listed.py", "list.json"]}
+    return program("listed.py", "list.json")
 
 
 def test_list_says_how_it_is_with_each(place: Path, cli: Run) -> None:
@@ -206,18 +206,10 @@ def test_diff_shows_what_was_said_and_is_said_now(place: Path, cli: Run) -> None
     assert "if you trust them: tool-engine lock --approve other --approve search" in out
     # None of them is called meanwhile.
     env = {**os.environ, "TOOL_ENGINE_LOCK": "enforce"}
-    program = [sys.executable, "-m", "tool_engine.cli", "--mcp-config", config]
-    listed = subprocess.run(
-        check=False, args=[*program, "mcp", "list"], capture_output=True, text=True, env=env
-    )
+    command = ["-m", "tool_engine.cli", "--mcp-config", config]
+    listed = warm.run([*command, "mcp", "list"], env=env)
     assert "2: other (quarantined), search (quarantined)" in listed.stdout
-    ended = subprocess.run(
-        check=False,
-        args=[*program, "mcp", "call", "web", "search", "query=x"],
-        capture_output=True,
-        text=True,
-        env=env,
-    )
+    ended = warm.run([*command, "mcp", "call", "web", "search", "query=x"], env=env)
     assert (ended.returncode, "is quarantined" in ended.stderr) == (1, True)
     assert cli("--mcp-config", config, "lock", "--approve", "search", "--approve", "other")[0] == 0
     assert cli("--mcp-config", config, "mcp", "diff")[0] == 0
@@ -335,8 +327,9 @@ async def test_the_gateway_serves_the_tools_of_all_servers(place: Path) -> None:
 
     config = name_servers(place, one=entry("one", rate="1/h"), two=entry("two"))
     words = ["-m", "tool_engine.cli", "--records", "none", "--mcp-config", config, "mcp", "serve"]
+    command, *begin = warm.python(*SDK)
     server = StdioServerParameters(
-        command=sys.executable, args=words, env={**os.environ}, cwd=str(place)
+        command=command, args=[*begin, *words], env={**os.environ}, cwd=str(place)
     )
     # Not the standard error of now, which pytest may hold.
     async with Client(stdio_client(server, errlog=sys.__stderr__)) as client:  # type: ignore[arg-type] # there is one

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -12,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests import warm
+from tests.mcp_servers.programs import SDK
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.executors.mcp.mcp_source import MCPSource
 
 PROGRAM = str(Path(__file__).with_name("server_program.py"))
-COMMAND = (sys.executable, PROGRAM)
+COMMAND = (*warm.python(*SDK), PROGRAM)
 LIMIT = 20.0
 Serve = Callable[..., AbstractContextManager[str]]
 
@@ -43,13 +43,9 @@ async def engine(tmp_path: Path) -> AsyncIterator[ToolEngine]:
 @contextmanager
 def serve_http(port: int = 0) -> Iterator[str]:
     """Run the program over HTTP and return its address."""
-    words = [*COMMAND, str(port)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip()
-        finally:
-            process.kill()
+    with warm.Program([PROGRAM, str(port)], imports=SDK) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().decode().strip()
 
 
 @pytest.fixture(params=["stdio", "http"])

@@ -7,7 +7,6 @@ import json
 import random
 import re
 import sqlite3
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, closing, suppress
 from pathlib import Path
@@ -17,7 +16,6 @@ import aiohttp
 import pytest
 from mcp import Client
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
-from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CallToolResult,
@@ -31,6 +29,7 @@ from mcp_types import (
 from tests.background.test_restarts import die
 from tests.mcp_server.conftest import text_of
 from tests.mcp_server.test_transports import META, serving, write_tokens
+from tests.mcp_servers.programs import parameters
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.mcp_server import MCPServer, ToolSelection, find_request
 from tool_engine.mcp_server.tasks import task_notices
@@ -758,9 +757,7 @@ def test_a_program_over_standard_input_and_output(tmp_path: Path, records: str) 
 
     async def use() -> tuple[dict[str, Any], dict[str, Any]]:
         words = ["-m", "tool_engine.cli", "--tools", str(tmp_path), "--records", records]
-        command = StdioServerParameters(
-            command=sys.executable, args=[*words, "mcp", "serve"], cwd=tmp_path
-        )
+        command = parameters(*words, "mcp", "serve", cwd=tmp_path)
         extensions = [TakesTasks()]
         async with (
             asyncio.timeout(3 * BOUND),
