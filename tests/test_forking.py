@@ -8,12 +8,12 @@ draws one by one.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import warm
 
 BOUND = 60.0
 HEAD = """
@@ -57,13 +57,7 @@ async def error_of(awaitable):
 
 def run(folder: Path, script: str) -> Any:
     """What a program prints, which runs apart: a fork of the tests would have all their threads."""
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + script, str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-        check=False,
-    )
+    done = warm.run(["-c", HEAD + script, str(folder)], timeout=BOUND)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -14,8 +14,10 @@ import importlib
 import io
 import json
 import os
+import resource
 import select
 import selectors
+import shlex
 import shutil
 import signal
 import socket
@@ -103,6 +105,7 @@ class Program:
             "env": dict(os.environ if env is None else env),
             "is_at_terminal": is_at_terminal,
             "imports": list(imports),
+            "open_files": resource.getrlimit(resource.RLIMIT_NOFILE),
         }
         try:
             self.pid = _server().start(order, [*(streams or inner), ended])
@@ -190,11 +193,24 @@ def run(
     env: Mapping[str, str] | None = None,
     stdin: str = "",
     timeout: float = 60,
+    imports: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Runs a program of this Python to its end: `words` as behind `python`, `-m` or `-c` first."""
-    with Program(words, cwd=cwd, env=env) as program:
+    with Program(words, cwd=cwd, env=env, imports=imports) as program:
         out, err = program.communicate(stdin.encode(), timeout)
         return subprocess.CompletedProcess(program.args, program.wait(), out.decode(), err.decode())
+
+
+def programs() -> Path:
+    """A folder in which there is a `tool-engine` that starts at once."""
+    folder = _server().address.parent / "programs"
+    script = folder / "tool-engine"
+    if not script.exists():
+        folder.mkdir(exist_ok=True)
+        begin = shlex.join([*python(), "-m", "tool_engine.cli"])
+        script.write_text(f'#!/bin/sh\nexec {begin} "$@"\n')
+        script.chmod(0o755)
+    return folder
 
 
 def python(*imports: str) -> list[str]:
@@ -372,6 +388,8 @@ def _become(order: dict[str, Any], streams: Sequence[int]) -> None:
         os.setsid()
     if order.get("is_at_terminal"):
         ioctl(0, termios.TIOCSCTTY, 0)
+    if "open_files" in order:
+        resource.setrlimit(resource.RLIMIT_NOFILE, order["open_files"])
     os.environ.clear()
     os.environ.update(order["env"])
     os.chdir(order["cwd"])

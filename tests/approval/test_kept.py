@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tool_engine import (
     ApprovalDecision,
     ApprovalError,
@@ -142,18 +141,14 @@ async def test_a_terminal_answers(asked: Asked, tmp_path: Path) -> None:
     """`tool-engine sessions approve` answers a call that waits in a server."""
     calling = asyncio.create_task(call(asked.here, amount=3))
     request = await asked.find_request(asked.here)
-    tool_engine = [sys.executable, "-m", "tool_engine.cli", "--records", asked.url, "sessions"]
-    listed = await asyncio.to_thread(run, [*tool_engine, "pending"])
+    tool_engine = ["-m", "tool_engine.cli", "--records", asked.url, "sessions"]
+    listed = await asyncio.to_thread(warm.run, [*tool_engine, "pending"])
     assert request.token in listed.stdout
     assert "pay 1.0.0" in listed.stdout
-    answered = await asyncio.to_thread(run, [*tool_engine, "approve", request.token])
-    again = await asyncio.to_thread(run, [*tool_engine, "approve", request.token])
+    answered = await asyncio.to_thread(warm.run, [*tool_engine, "approve", request.token])
+    again = await asyncio.to_thread(warm.run, [*tool_engine, "approve", request.token])
 
     assert answered.stdout == "answered: the call of pay goes on where it waits\n"
     assert again.returncode != 0
     assert "no call waits for an answer under this token" in again.stderr
     assert (await calling).output == {"result": "paid 3"}
-
-
-def run(words: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=DEADLINE)

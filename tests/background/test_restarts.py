@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,8 @@ from structlog.testing import capture_logs
 
 from tests.background.test_tasks import BOUND, Work, until
 from tests.effort import IS_WHOLE
+from tests.warm import ROOT
+from tests.warm_async import start
 from tool_engine import (
     ConcurrencyConfig,
     QueueApprover,
@@ -531,9 +532,8 @@ async def test_killed_at_any_moment(tmp_path: Path) -> None:
     """Kills lose no task, and run none twice that does not allow it."""
     rounds = 100 if IS_WHOLE else 15
     (tmp_path / "tools").mkdir()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.background.killed_tasks", str(rounds), str(tmp_path)),
-        stdout=asyncio.subprocess.PIPE,
+    process = await start(
+        *("-m", "tests.background.killed_tasks", str(rounds), str(tmp_path)), cwd=ROOT
     )
     found = json.loads((await process.communicate())[0])
     assert found["started"] >= rounds / 2

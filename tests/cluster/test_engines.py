@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests import warm
 from tests.postgres import PostgresServer
 from tool_engine import (
     ClusterConfig,
@@ -325,11 +324,7 @@ async def test_what_can_be_seen_of_a_cluster(make: Make, service: Service, url: 
     ]
     assert [(each.position, each.process) for each in found.waiting] == [(1, "p0"), (2, "p1")]
     ended = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "tool_engine", "--cluster", url, "cluster", "status"],
-        capture_output=True,
-        text=True,
-        check=True,
+        warm.run, ["-m", "tool_engine", "--cluster", url, "cluster", "status"]
     )
     assert "bucket:ai\t2\t2\t2\t-" in ended.stdout, ended
     service.gate.set()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from tests.cluster.provider import Provider, open_provider
 from tests.postgres import PostgresServer
+from tests.warm import ROOT
+from tests.warm_async import AsyncProgram, start
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.controller import ClusterController
 from tool_engine.admission.cluster.member import ClusterMember
@@ -53,18 +54,15 @@ class Crew:
 
     def __init__(self, url: str, port: int) -> None:
         self.url, self.port, self.grace, self.strategy = url, port, 0.3, "fifo"
-        self.running: list[asyncio.subprocess.Process] = []
+        self.running: list[AsyncProgram] = []
 
-    async def start(self, name: str, callers: int, seconds: float) -> asyncio.subprocess.Process:
+    async def start(self, name: str, callers: int, seconds: float) -> AsyncProgram:
         words = [self.url, name, str(self.port), str(callers), str(seconds), "2", str(self.grace)]
         words.append(self.strategy)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.cluster.worker", *words),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
+        process = await start(
+            *("-m", "tests.cluster.worker", *words), cwd=ROOT, imports=("tests.cluster.worker",)
         )
         self.running.append(process)
-        assert process.stdout is not None
         async with asyncio.timeout(BOUND):
             assert await process.stdout.readline() == b"ready\n"
         return process
@@ -74,7 +72,7 @@ class Crew:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGCONT)
             if process.returncode is None:
-                process.stdin.close()  # type: ignore[union-attr]
+                process.stdin.close()
                 try:
                     await asyncio.wait_for(process.wait(), BOUND)
                 except TimeoutError:
@@ -143,7 +141,7 @@ async def test_a_process_that_is_frozen(crew: Crew, provider: Provider) -> None:
     holder.send_signal(signal.SIGSTOP)
     await provider.until(30)
     holder.send_signal(signal.SIGCONT)
-    holder.stdin.close()  # type: ignore[union-attr]
+    holder.stdin.close()
     assert holder.stdout is not None
     async with asyncio.timeout(BOUND):
         while b"cluster_leases_lost" in (line := await holder.stdout.readline()):
@@ -168,7 +166,7 @@ async def test_sessions_that_are_ended(
     await provider.until(150)
     assert provider.most <= 2
     for process in crew.running:
-        process.stdin.close()  # type: ignore[union-attr]
+        process.stdin.close()
         assert process.stdout is not None
         async with asyncio.timeout(BOUND):
             assert await process.stdout.readline() == b"lost 0\n"

@@ -13,12 +13,12 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.cli.recorded import record_calls
 from tests.cli.talking import environment, in_pipe
 from tests.contracts.test_cures_of_errors import HEAD, names_cure
@@ -331,18 +331,14 @@ def test_interrupted_calls_are_cancelled(place: Path) -> None:
     os.mkfifo(place / "pipe")
     entry = {"type": "builtin", "handler": "run_command", "argv": ["cat", f"{place}/pipe"]}
     write(place / "tools" / "waits.yaml", {**HEAD, "name": "waits", "entry": entry})
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tool_engine.cli", "call", "waits"],
-        cwd=place,
-        env=environment(place),
-        stderr=subprocess.PIPE,
-        text=True,
+    process = warm.Program(
+        ["-m", "tool_engine.cli", "call", "waits"], cwd=place, env=environment(place)
     )
     # Opens when the program of the call reads it.
     with (place / "pipe").open("wb", buffering=0) as pipe:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=BOUND)
         assert process.returncode == 130
-        assert names_cure(INTERRUPTED, err), err
+        assert names_cure(INTERRUPTED, err.decode()), err
         with pytest.raises(BrokenPipeError):
             pipe.write(b"x")

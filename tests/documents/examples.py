@@ -50,7 +50,7 @@ from sybil.parsers.markdown import SkipParser
 from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer
 from sybil.parsers.myst import CodeBlockParser
 
-from tests.warm import run
+from tests.warm import programs, run
 from tool_engine.executors.commands.sandbox_launcher import obstacle
 
 CLONE = "clone of the project"
@@ -119,7 +119,9 @@ class DocumentRun:
         sys.path.insert(0, str(self.folder))
         # The pages' `python` and `tool-engine` are those of this installation, for what a block of
         # Python starts as well as for a command.
-        os.environ["PATH"] = os.pathsep.join([SCRIPTS, os.environ.get("PATH", os.defpath)])
+        os.environ["PATH"] = os.pathsep.join(
+            [str(programs()), SCRIPTS, os.environ.get("PATH", os.defpath)]
+        )
         try:
             yield
         finally:
@@ -236,8 +238,8 @@ class DocumentRun:
         words = (
             [] if SHELL.search(IN_QUOTES.sub("", command)) else shlex.split(command, comments=True)
         )
-        if words and words[0] == "tool-engine":
-            start = ["-m", "tool_engine.cli", *words[1:]]
+        if words and words[0] in ("python", "tool-engine"):
+            start = words[1:] if words[0] == "python" else ["-m", "tool_engine.cli", *words[1:]]
             done = run(start, cwd=self.folder, env=env, timeout=COMMAND_TIMEOUT)
         else:
             done = subprocess.run(

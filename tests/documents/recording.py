@@ -9,14 +9,13 @@ from __future__ import annotations
 import io
 import os
 import re
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from tests import warm
 from tests.documents.examples import FILE_NAME
 
 ROOT = Path(__file__).parents[2]
@@ -43,10 +42,7 @@ DRAWN = """\
 def run(folder: Path, *words: str) -> str:
     """Return what a command prints on a terminal with colours."""
     env = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tool_engine.cli", "--records", "none", *words]
-    ended = subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
-    )
+    ended = warm.run(["-m", "tool_engine.cli", "--records", "none", *words], cwd=folder, env=env)
     return (ended.stdout + ended.stderr).strip("\n")
 
 

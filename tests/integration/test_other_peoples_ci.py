@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import warm
 from tool_engine.cli.app import run
 from tool_engine.cli.command_list import COMMANDS
 
@@ -31,10 +32,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_words(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    folders = [str(warm.programs()), str(Path(sys.executable).parent), os.environ["PATH"]]
     return subprocess.run(
         words,
-        env={**os.environ, "PATH": programs, **variables},
+        env={**os.environ, "PATH": os.pathsep.join(folders), **variables},
         capture_output=True,
         text=True,
         timeout=60,

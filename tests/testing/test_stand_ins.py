@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests import warm
 from tests.testing.checked import cases_of, problems
 from tool_engine import DefinitionError, ToolConfigLoader, ToolEngine, ToolEngineConfig
 from tool_engine.testing import check_definitions
@@ -257,11 +256,9 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     """A person who has waited long enough finds no folder, and no program still running."""
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "slow.yaml").write_text(SLOW.lstrip())
-    command = [sys.executable, "-m", "tool_engine.cli", "--tools", str(tmp_path / "tools"), "test"]
+    command = ["-m", "tool_engine.cli", "--tools", str(tmp_path / "tools"), "test"]
     env = {**os.environ, "TMPDIR": str(temporary)}
-    with subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with warm.Program(command, env=env) as process:
         end = time.monotonic() + 30
         while not list(temporary.glob("tool-engine-test-*/files/a.txt")):
             assert time.monotonic() < end

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.cli.talking import ASKS, at_terminal
 from tool_engine.cli import settings
 from tool_engine.cli.calls.call_command import print_result
@@ -210,23 +211,20 @@ def test_ctrl_c_cancels_the_call(tools: Path, words: tuple[str, ...]) -> None:
     """Exit code 130, the call is cancelled, nobody sees a traceback."""
     with silent_server() as (port, wait_for_call):
         write_slow(tools, port)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tool_engine.cli", "call", "slow", "path=x", *words],
+        process = warm.Program(
+            ["-m", "tool_engine.cli", "call", "slow", "path=x", *words],
             env={**os.environ, "TOOL_ENGINE_TOOLS": str(tools)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
         )
         connection, _ = wait_for_call()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
         connection.close()
     assert process.returncode == 130
-    assert "Traceback" not in err
+    assert b"Traceback" not in err
     if words:
         assert json.loads(out)["error"]["type"] == "interrupted"
     else:
-        assert "interrupted" in err
+        assert b"interrupted" in err
 
 
 def interrupt_soon(when: Callable[[], Any]) -> threading.Thread:

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tool_engine.cli.app import run
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.files import rechecking
@@ -249,22 +249,12 @@ async def test_a_file_that_goes_while_it_is_looked_at_is_no_error(
 
 def test_ctrl_c_ends_it(tools: Path) -> None:
     """The real program ends with 130 and without a traceback."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tool_engine.cli", "validate", "--watch", str(tools)],
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    with warm.Program(["-m", "tool_engine.cli", "validate", "--watch", str(tools)]) as process:
         assert process.stdout is not None
-        assert "3 files checked" in process.stdout.readline()
+        assert b"3 files checked" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 130
-        assert process.communicate(timeout=20)[1] == ""
-    finally:
-        process.kill()
-        process.communicate(timeout=20)
+        assert process.communicate(timeout=20)[1] == b""
 
 
 def test_ctrl_c_in_this_process(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests import warm
 from tests.cli.conftest import Command
 
 
@@ -44,10 +44,8 @@ def test_each_step_that_is_printed_works(place: Path, command: Command) -> None:
 def test_its_own_tests_pass_wherever_pytest_is_started(place: Path, command: Command) -> None:
     assert command("init", "mine").code == 0
     for folder, target in ((place / "mine", "tests"), (place, "mine/tests")):
-        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", target]
-        ended = subprocess.run(
-            words, cwd=folder, capture_output=True, text=True, timeout=60, check=False
-        )
+        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", target]
+        ended = warm.run(words, cwd=folder, imports=("pytest", "pytest_asyncio.plugin"))
         assert ended.returncode == 0, ended.stdout
         assert "2 passed" in ended.stdout
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from tests import warm
 from tests.server.process import HEADERS, server_process, write_tools
 from tool_engine.cli.app import run
 
@@ -23,15 +23,10 @@ def tools(tmp_path: Path) -> Path:
 async def test_a_server_with_tokens_that_ends_at_a_signal(tmp_path: Path) -> None:
     """One with a token calls; SIGTERM lets open requests end, and ends the server."""
     path = tmp_path / "tokens.yaml"
-    made = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "tool_engine.cli", "token", "new", "ann", "--file", str(path)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    token = (await made.communicate())[0].decode().strip()
-    words = ("--token-file", str(path), "--mcp", "--grace", "1")
-    async with server_process(tmp_path, *words) as server, aiohttp.ClientSession() as http:
+    words = ["-m", "tool_engine.cli", "token", "new", "ann", "--file", str(path)]
+    token = (await asyncio.to_thread(warm.run, words)).stdout.strip()
+    serving = ("--token-file", str(path), "--mcp", "--grace", "1")
+    async with server_process(tmp_path, *serving) as server, aiohttp.ClientSession() as http:
         headers = {"authorization": f"Bearer {token}"}
         body = {"arguments": {"message": "hello"}}
         address = f"{server.url}/v1/tools/say/calls"

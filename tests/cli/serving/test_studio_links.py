@@ -5,25 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.server.process import END_LIMIT, START_LIMIT, write_tools
+from tests.server.process import END_LIMIT, SERVER, START_LIMIT, write_tools
 from tests.studio.conftest import Browser
+from tests.warm_async import AsyncProgram, start
 
 
 @contextlib.asynccontextmanager
-async def command(*words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def command(*words: str) -> AsyncIterator[AsyncProgram]:
     """A command that serves until it is ended; killed at last."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tool_engine.cli", *words),
-        stdin=subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await start("-m", "tool_engine.cli", *words, imports=SERVER)
+    process.stdin.close()
     try:
         yield process
     finally:
@@ -32,9 +28,8 @@ async def command(*words: str) -> AsyncIterator[asyncio.subprocess.Process]:
             await process.wait()
 
 
-async def read_studio(process: asyncio.subprocess.Process) -> str:
+async def read_studio(process: AsyncProgram) -> str:
     """The next address of the studio that a command writes."""
-    assert process.stderr is not None
     async with asyncio.timeout(START_LIMIT):
         while line := (await process.stderr.readline()).decode():
             if line.startswith("studio: "):
@@ -42,7 +37,7 @@ async def read_studio(process: asyncio.subprocess.Process) -> str:
     raise AssertionError("it ended without an address")
 
 
-async def end_at_signal(process: asyncio.subprocess.Process) -> int:
+async def end_at_signal(process: AsyncProgram) -> int:
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(END_LIMIT):
         return await process.wait()

@@ -6,12 +6,12 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.executors.mcp.conftest import COMMAND, LIMIT, serve_http, until
 from tests.executors.mcp.test_hostile_servers import PROGRAM, is_alive
 from tool_engine import MCPSource, ToolEngine, ToolExecutionContext
@@ -53,10 +53,8 @@ async def test_a_forked_process_leaves_the_server_alone(transport: str, tmp_path
     """A call there says what to do, and its end ends nothing of its parent."""
     with serve_http() as url:
         reached = f"url={url!r}" if transport == "http" else f"command={COMMAND!r}"
-        words = [sys.executable, "-c", FORKING.format(way=reached)]
-        ended = await asyncio.to_thread(
-            subprocess.run, words, capture_output=True, text=True, timeout=LIMIT, cwd=tmp_path
-        )
+        words = ["-c", FORKING.format(way=reached)]
+        ended = await asyncio.to_thread(warm.run, words, timeout=LIMIT, cwd=tmp_path)
     assert ended.stdout.count("same: True None") == 2, ended
     assert "child: " in ended.stdout
 
@@ -113,10 +111,8 @@ async def test_a_forked_process_cannot_use_the_server(transport: str, tmp_path: 
     (tmp_path / "tools").mkdir()
     with serve_http() as url:
         reached = f"url={url!r}" if transport == "http" else f"command={COMMAND!r}"
-        words = [sys.executable, "-c", USING.format(way=reached)]
-        ended = await asyncio.to_thread(
-            subprocess.run, words, capture_output=True, text=True, timeout=LIMIT, cwd=tmp_path
-        )
+        words = ["-c", USING.format(way=reached)]
+        ended = await asyncio.to_thread(warm.run, words, timeout=LIMIT, cwd=tmp_path)
     assert ended.stdout.count("\n") == 3, ended
     said, held, is_same = map(json.loads, ended.stdout.splitlines())
     assert len(said) == 3

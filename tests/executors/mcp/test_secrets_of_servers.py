@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.executors.mcp.test_hostile_sites import (
     send,
     serving,
 )
+from tests.mcp_servers.programs import program as made_of
 from tool_engine import MCPServerSettings, MCPSource, ToolEngine, ToolEngineConfig
 
 pytestmark = pytest.mark.timeout(60)
@@ -99,7 +99,7 @@ async def test_what_is_secret_among_arguments(
     monkeypatch.setenv("SOME_PLACE", "in-the-garden")
     program = tmp_path / "repeat.py"
     program.write_text(REPEATING)
-    entry = {"command": sys.executable, "args": [str(program), *words, "${SOME_PLACE}"]}
+    entry = made_of(str(program), *words, "${SOME_PLACE}")
     config = ToolEngineConfig(str(tmp_path), mcp_servers={"odd": entry})
     async with ToolEngine(config) as engine:
         assert engine.load_errors == []

@@ -9,7 +9,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from structlog.testing import capture_logs
 
 from tests.knowledge.sql.conftest import BOUND, Open, asked, call, emptied, until, written
 from tests.postgres import running_server
+from tests.warm_async import start
 from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.sql.connection.address import Address
 from tool_engine.knowledge.sql.schema.rows import RowMaker
@@ -42,10 +42,7 @@ def events(logs: Any) -> list[str]:
 async def test_locked_by_another_process(database: Path, open_storage: Open) -> None:
     """While another process holds the file, calls wait; they are written when it lets go."""
     storage = await open_storage(database)
-    holder = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", HOLD, str(database), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert holder.stdout is not None
+    holder = await start("-c", HOLD, str(database))
     assert await asyncio.wait_for(holder.stdout.readline(), BOUND) == b"locked\n"
     for number in range(100):
         storage.add(call(number))
@@ -179,9 +176,7 @@ asyncio.run(asyncio.wait_for(main(), 60))
 async def test_disk_is_full(database: Path) -> None:
     """A disk that takes no more loses nothing that waits, and is told once."""
     # A limit on the size of files: the kernel refuses the write, as it does on a full disk.
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", FULL, f"sqlite:///{database}", stdout=subprocess.PIPE
-    )
+    process = await start("-c", FULL, f"sqlite:///{database}")
     output, _ = await asyncio.wait_for(process.communicate(), BOUND * 2)
     assert json.loads(output) == [
         False,
@@ -250,11 +245,7 @@ async def test_file_is_read_only(tmp_path: Path) -> None:
 
     An engine that starts with it says so.
     """
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", READ_ONLY, str(tmp_path)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    process = await start("-c", READ_ONLY, str(tmp_path))
     output, errors = await asyncio.wait_for(process.communicate(), BOUND * 2)
     assert process.returncode == 0, errors.decode()
     assert json.loads(output) == [

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
@@ -13,6 +11,7 @@ from typing import Any, Self
 import pytest
 from structlog.testing import capture_logs
 
+from tests import warm
 from tests.knowledge.sql.conftest import asked, until
 from tool_engine.errors import (
     ConfigurationError,
@@ -94,13 +93,7 @@ async def test_a_killed_process_leaves_no_number_to_be_used_twice(tmp_path: Path
     path = tmp_path / "events.db"
     seen = 0
     for _ in range(2):
-        done = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-c", KILLED, f"sqlite:///{path}"],
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
+        done = await asyncio.to_thread(warm.run, ["-c", KILLED, f"sqlite:///{path}"])
         assert done.returncode == -9, done.stderr
         assert int(done.stdout) == seen + 300
         seen += BLOCK

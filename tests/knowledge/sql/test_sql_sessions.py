@@ -6,7 +6,6 @@ import asyncio
 import os
 import sqlite3
 import stat
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -19,6 +18,7 @@ from sqlalchemy import text
 from tests.contracts.test_approval_storage_contract import request_for
 from tests.knowledge.sql.conftest import BOUND, Open, asked, call, emptied, written
 from tests.knowledge.sql.test_queries import plan_of
+from tests.warm_async import start
 from tool_engine.errors import RecordsUnavailableError, SessionError
 from tool_engine.knowledge.sql import session_statements
 from tool_engine.knowledge.sql.schema import packed_json
@@ -71,17 +71,13 @@ async def test_two_processes_claim_one_token(storage: SQLRecordStorage) -> None:
     for token in tokens:
         await storage.approvals.put(request_for(token=token, expires_at=time.time() + DAY))
     processes = [
-        await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", CLAIM, str(storage.url)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+        await start(
+            "-c", CLAIM, str(storage.url), imports=("sqlalchemy.dialects.postgresql", "asyncpg")
         )
         for _ in range(2)
     ]
     async with asyncio.timeout(BOUND):
         for process in processes:
-            assert process.stdout is not None
             assert await process.stdout.readline() == b"ready\n"
         done = await asyncio.gather(*(process.communicate(b"\n") for process in processes))
     assert [errors for _, errors in done] == [b"", b""]

@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 
 from tests.knowledge.sql.conftest import BOUND, Open, asked, call, until, written
 from tests.postgres import PostgresServer
+from tests.warm_async import start
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.errors import (
     ConfigurationError,
@@ -274,12 +275,7 @@ async def test_many_processes_open_a_new_file(database: Path) -> None:
         "    await storage.close()\n"
         "asyncio.run(main())\n"
     )
-    processes = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", code, f"sqlite:///{database}", stderr=asyncio.subprocess.PIPE
-        )
-        for _ in range(4)
-    ]
+    processes = [await start("-c", code, f"sqlite:///{database}") for _ in range(4)]
     for process in processes:
         _, errors = await asyncio.wait_for(process.communicate(), BOUND * 2)
         assert process.returncode == 0, errors.decode()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests import warm
+
 BOUND = 60.0
 PROGRAM = """
-import asyncio, os, sys
+import asyncio, os, sys, warnings
 from tool_engine import *
+warnings.simplefilter("always")
 folder, durability, end = sys.argv[1:]
 engine = ToolEngine(ToolEngineConfig(
     tools_directory=folder, records=f"sqlite:///{folder}/c.db", durability=durability))
@@ -52,22 +53,7 @@ if end == "fork":
 
 def run(folder: Path, durability: str, end: str) -> tuple[int, str]:
     """How many rows there are, and what was said."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "always",
-            "-c",
-            PROGRAM,
-            str(folder),
-            durability,
-            end,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-        check=False,
-    )
+    done = warm.run(["-c", PROGRAM, str(folder), durability, end], timeout=BOUND)
     assert done.returncode == (1 if end == "raise" else 0), done.stderr
     with closing(sqlite3.connect(folder / "c.db")) as connection:
         return connection.execute("SELECT count(*) FROM tool_calls").fetchone()[0], done.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from tests import warm
 from tests.knowledge.sql.conftest import BOUND, call, until
 from tool_engine.knowledge.snapshot import take_snapshot
 from tool_engine.knowledge.sql.connection.database_errors import BadRowsError, BusyError
@@ -442,10 +441,6 @@ asyncio.run(main())
 @pytest.mark.parametrize("count", [3, 5_000])
 def test_a_program_that_forgets_to_close(tmp_path: Path, count: int) -> None:
     """It ends, at once and in silence, though its records are lost."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORGETFUL, f"sqlite:///{tmp_path}/calls.db", str(count)],
-        capture_output=True,
-        timeout=BOUND,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    words = ["-c", FORGETFUL, f"sqlite:///{tmp_path}/calls.db", str(count)]
+    done = warm.run(words, timeout=BOUND)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
