@@ -34,12 +34,14 @@ from tool_engine import (
     ToolEngine,
     ToolEngineConfig,
 )
+from tool_engine.approval.book import DEFAULT_TIMEOUT
 
 _T = TypeVar("_T")
 BOUND = 60.0
 SOON, LATE = 50.0, 100_000.0
 """A `ttl` that a jump of the clock ends, and one that it does not."""
 JUMP = 60.0
+ASKED_FOR: Final = DEFAULT_TIMEOUT
 TOOLS = ("work", "again", "asked")
 NUMBER = {"name": "number", "type": "integer", "required": True, "description": "which"}
 KEYS: dict[str, dict[str, Any]] = {
@@ -50,7 +52,7 @@ KEYS: dict[str, dict[str, Any]] = {
 CAUSES = {
     "cancelled": {"cancel"},
     "timeout": {"jump"},
-    "execution_rejected": {"change", "refuse"},
+    "execution_rejected": {"change", "refuse", "expire"},
     "worker_lost": {"kill"},
     "engine_closed": {"close"},
     "execution_error": {"fail"},
@@ -336,6 +338,9 @@ class TaskMachine(RuleBasedStateMachine):
         """Time passes."""
         self.causes.add("jump")
         self.ahead += JUMP
+        if self.ahead >= ASKED_FOR:
+            # A question that has no answer by then is a refusal.
+            self.causes.add("expire")
         for task in self.tasks.values():
             task.has_jumped = task.has_jumped or task.ttl == SOON
         for live in self.lives:

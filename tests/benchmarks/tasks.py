@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from contextvars import Context
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,18 +19,20 @@ from tests.benchmarks import report
 from tests.benchmarks.calls import engine_for
 from tests.benchmarks.measure import measure
 from tests.benchmarks.rows import Batch, Row, add_suspending
-from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig
+from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionResult
 
 __all__ = ["tasks"]
 
 PLAIN = "engine.execute"
 APART = "asyncio.create_task(engine.execute(...))"
+FLOOR = "asyncio.create_task(engine.execute(...)), kept, its end waited for"
 TASK = "engine.start, handle.wait"
-BUDGET = 5.5
+BUDGET = 5.1
 """Times a call that is waited for, of a tool that suspends once.
 
-Three times is out of reach: the same call in an asyncio task of its own costs 1.6, and what a task
-says of itself, and who may see it, has to be made beside it.
+Three times is out of reach: the same call in an asyncio task of its own, in a dict and with a
+future for its end, costs 2.2, and a task has besides: an owner, an expiry, three states, its slot
+before it is kept, the definition that it may run, one end, and a call that can be found by its id.
 """
 COMMITTED = "engine.execute, its record committed"
 FILE_BUDGET = 2.2
@@ -53,7 +56,11 @@ async def tasks(directory: str) -> bool:
     for attempt in range(_TRIES):
         async with AsyncExitStack() as stack:
             engine = await engine_for(stack, add_suspending, directory)
-            figures = {each.row.name: each for each in await measure(_rows(engine))}
+            rows = _rows(engine)
+            for row in rows:
+                # The first task opens the room of tasks.
+                await row.batch(1)
+            figures = {each.row.name: each for each in await measure(rows)}
         if figures[TASK].ratio(figures[PLAIN]) <= BUDGET or attempt == _TRIES - 1:
             break
     plain = figures[PLAIN]
@@ -76,6 +83,18 @@ def _rows(engine: ToolEngine) -> list[Row]:
         for _ in range(n):
             await asyncio.create_task(engine.execute("add", {"a": 1, "b": 2}))
 
+    kept: dict[int, object] = {}
+
+    async def run(end: asyncio.Future[ToolExecutionResult]) -> None:
+        end.set_result(await engine.execute("add", {"a": 1, "b": 2}))
+
+    async def least(n: int) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(n):
+            end = loop.create_future()
+            kept[len(kept)] = end, loop.create_task(run(end), context=Context())
+            assert (await end).is_success
+
     async def started(n: int) -> None:
         for _ in range(n):
             handle = await engine.start("add", {"a": 1, "b": 2})
@@ -84,6 +103,7 @@ def _rows(engine: ToolEngine) -> list[Row]:
     return [
         Row(PLAIN, "look-up, validation, limit, queue, deadline, record, result", bare),
         Row(APART, "the same, in an asyncio task of its own", apart),
+        Row(FLOOR, "the same, kept in a dict, and a future for its end", least),
         Row(
             TASK, "the same, and: an id, kept before it, owner, ttl, place in line, states", started
         ),

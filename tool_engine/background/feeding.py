@@ -14,15 +14,15 @@ from msgspec.structs import replace
 from tool_engine.background.backlog import Backlog
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.places import MOST, Places
-from tool_engine.background.run import TaskRun, make_running
-from tool_engine.calls.call import ANONYMOUS
+from tool_engine.background.run import TaskRun
+from tool_engine.calls.call import BegunCall
 from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
 from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.knowledge.shared_clock import SharedClock
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.logger import get_logger
-from tool_engine.model.call import Refusal, ToolExecutionResult
-from tool_engine.model.task import QUEUED, RUNNING, SUCCEEDED, KeptTask
+from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.task import QUEUED, RUNNING, SUCCEEDED, KeptTask, TaskState
 
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
@@ -111,38 +111,24 @@ class Feeding:
         """True if it runs what is queued, also by other engines."""
         return bool(self._loops) and not self._is_for_own
 
-    def has_room(self, kept: KeptTask) -> bool:
-        """Return True if a new task need not wait for others."""
+    def has_room(self, tool_name: str, *, is_bound: bool) -> bool:
+        """Return True if a new task of a tool need not wait for others."""
         return (
-            (kept.is_bound if self._is_for_own else bool(self._loops))
-            and not self.backlog.may_hold(kept.state.tool_name)
-            and self.places.room > 0
-            and kept.state.tool_name not in self.places.full
+            (is_bound if self._is_for_own else bool(self._loops))
+            and not self.backlog.may_hold(tool_name)
+            and self.places.has_room(tool_name)
         )
 
-    def hold_slot(self, kept: KeptTask) -> None:
-        """Take a slot for a new task, if there is one: then it is written once, as running."""
+    def begin_call(self, name: str, params: Any, context: ToolExecutionContext) -> BegunCall | None:
+        """Begin the call of a new task, where it need not wait for its slot."""
         pipeline: Any = self._engine._pipeline  # noqa: SLF001 - the engine's other half
-        call_id, context = pipeline.present.reserve_id(), kept.context or ANONYMOUS
-        kept.slot = pipeline.hold_slot(kept.state.tool_name, context, call_id)
-        if kept.slot is None:
-            pipeline.present.forget_id(call_id)
-        else:
-            # A request that may come again must find what it has begun, whatever happens between.
-            kept.is_settled = kept.key is not None
-            kept.state = make_running(kept.state, call_id, self.clock.now())
+        begun: BegunCall | None = pipeline.begin_call(name, params, context)
+        return begun
 
-    def release_slot(self, kept: KeptTask) -> None:
-        """Give a slot back that the call of a task has not taken."""
-        slot, kept.slot = kept.slot, None
-        if slot is not None:
-            pipeline: Any = self._engine._pipeline  # noqa: SLF001 - the engine's other half
-            pipeline.present.forget_id(kept.state.call_id)
-            self._engine.controller.release(slot, outcome=None)
-
-    def give_up_slot(self, kept: KeptTask) -> None:
+    def give_up_call(self, kept: KeptTask) -> None:
         """Give the slot of a new task back, of which it is not known whether it is kept."""
-        self.release_slot(kept)
+        begun, kept.begun = kept.begun, None
+        self._engine.controller.release(begun.slot, outcome=None)
         # Should it be there after all, it says that it runs; it never did.
         self._never_begun[kept.state.id] = None
         if len(self._never_begun) > _MOST_DOUBTED:
@@ -309,18 +295,39 @@ class Feeding:
             run.end(_expired_refusal(kept))
 
     def _begin_run(self, kept: KeptTask) -> TaskRun:
-        self._runs[kept.state.id] = run = TaskRun(self._engine, kept, self)
-        if kept.slot is None:
+        begun, state = kept.begun, kept.state
+        if begun is None:
+            run = TaskRun(self._engine, kept, self)
             run.join_line()
-        self._watch_expiry(kept.state.expires_at)
+        else:
+            run, kept.begun = TaskRun(self._engine, kept, self, begun, begun.slot), None
+        self._runs[state.id] = run
+        if self._next_expiry is None or state.expires_at < self._next_expiry:
+            self._watch_expiry(state.expires_at)
         loop = asyncio.get_running_loop()
         run.task = loop.create_task(self._run_task(run), context=kept.run_in or Context())
         return run
 
-    async def _run_task(self, run: TaskRun) -> None:
+    async def _run_task(  # noqa: C901, PLR0912 - each function in between costs at each task
+        self, run: TaskRun
+    ) -> None:
         kept = run.kept
         try:
-            await self._settle_task(run, await run.run_call())
+            refusal = run.find_refusal()
+            if refusal is not None:
+                result = run.refuse(refusal)
+            else:
+                try:
+                    result = await run.make_call()
+                except asyncio.CancelledError:
+                    if run.result is None:
+                        raise
+                    result = run.result
+                finally:
+                    run.is_over = True
+            is_written = not (run.is_lost or self.storage.is_shared) and result.is_success
+            if not (is_written and self._end_nowait(run, result)):
+                await self._settle_task(run, result)
         except asyncio.CancelledError:
             if run.ending is None:
                 raise
@@ -332,8 +339,8 @@ class Feeding:
             self._runs.pop(kept.state.id, None)
             if self.records is not None:
                 self.storage.release_record(kept.state.id)
-            if kept.slot is not None:
-                self.release_slot(kept)
+            if run.slot is not None:
+                run.release_slot()
             if kept.state.is_final:
                 self._bound.pop(kept.state.id, None)
             else:
@@ -352,14 +359,20 @@ class Feeding:
         else:
             await self._write_end(run, result)
 
-    async def _write_end(self, run: TaskRun, result: ToolExecutionResult) -> None:
+    def _end_nowait(self, run: TaskRun, result: ToolExecutionResult) -> bool:
+        """Write how a task ended where that takes no time; False: nothing was done."""
+        return self.writer.change_nowait(run.kept, self._make_end(run, result)) is not None
+
+    def _make_end(self, run: TaskRun, result: ToolExecutionResult) -> TaskState:
+        """Return the last state of a task."""
         kept, now = run.kept, self.clock.now()
-        expires = kept.state.expires_at
+        state = kept.state
+        expires = state.expires_at
         if expires <= now:
             # It ended because its time was over, and is kept as long once more.
             expires = now + timedelta(seconds=kept.ttl)
-        state = replace(
-            kept.state,
+        return replace(
+            state,
             status=SUCCEEDED if result.is_success else result.outcome.value,
             message=result.error if run.ending is None else run.ending.error,
             call_id=result.call_id,
@@ -367,6 +380,9 @@ class Feeding:
             expires_at=expires,
             result=result,
         )
+
+    async def _write_end(self, run: TaskRun, result: ToolExecutionResult) -> None:
+        kept, state = run.kept, self._make_end(run, result)
         if self.writer.change_nowait(kept, state) is not None:
             return
         while True:

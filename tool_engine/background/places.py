@@ -36,6 +36,10 @@ class Places:
         """How many tasks more may come into the line, of as many tools."""
         return 0 if self._asking >= _ASKING else MOST - self._in_all
 
+    def has_room(self, tool_name: str) -> bool:
+        """Return True if a task of a tool may come into the line."""
+        return self._in_all < MOST and self._asking < _ASKING and tool_name not in self._full
+
     @property
     def full(self) -> AbstractSet[str]:
         """The tools of which no more may come."""

@@ -7,7 +7,7 @@ known whether its tool may have run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -76,9 +76,6 @@ class Home(Protocol):
     clock: SharedClock
     places: Places
 
-    def release_slot(self, kept: KeptTask) -> None:
-        """Give a slot back that the call of a task has not taken."""
-
     def look_in_line(self) -> None:
         """Take more tasks, since a place has come free."""
 
@@ -91,6 +88,10 @@ class TaskRun(msgspec.Struct, eq=False):
     kept: KeptTask
     _home: Home
     """Where it is kept, and has its place."""
+    begun: Any = None
+    """Its call, which was begun when the task was kept; None: it is not, or was made."""
+    slot: Any = None
+    """The slot of its call, until that has it."""
     task: Any = None
     """The asyncio task that runs it."""
     result: ToolExecutionResult | None = None
@@ -107,7 +108,7 @@ class TaskRun(msgspec.Struct, eq=False):
     _is_in_line: bool = False
     _is_plain: bool = False
     """Whether its call comes to its slot without a wait, so that its tool is still the same."""
-    _has_started: bool = False
+    has_started: bool = False
     is_over: bool = False
     """Whether its call has ended, if not its task: that is written."""
 
@@ -124,31 +125,47 @@ class TaskRun(msgspec.Struct, eq=False):
             self._home.places.leave_line(self.kept.state.tool_name)
             self._home.look_in_line()
 
-    async def run_call(self) -> ToolExecutionResult:
-        """Make the call, and return how it ended."""
-        self._has_started = True
-        kept, state = self.kept, self.kept.state
-        refusal = self.ending or self._find_refusal()
-        if refusal is not None:
-            self._home.release_slot(kept)
-            return self.refuse(refusal)
-        try:
-            # One that has its slot has its id, too.
-            call_id = None if kept.slot is None else state.call_id
-            result = await self._engine.execute(
-                state.tool_name, kept.params, self._own_context(), call_id=call_id
+    def find_refusal(self) -> Refusal | None:
+        """Return why its call is not made; None: it is."""
+        self.has_started = True
+        begun = self.begun
+        if begun is not None and self.pipeline.is_current(begun):
+            self._is_plain = True
+            return self.ending
+        return self.ending or self._find_refusal()
+
+    def make_call(self) -> Coroutine[Any, Any, ToolExecutionResult]:
+        """Return the call of the task, which says here how it goes."""
+        kept, begun, own = self.kept, self.begun, self._own_context()
+        name, pipeline = kept.state.tool_name, self.pipeline
+        if begun is None:
+            return self._engine.execute(name, kept.params, own)
+        if pipeline.is_current(begun):
+            begun.call.context = own
+            made: Coroutine[Any, Any, ToolExecutionResult] = pipeline.execute(
+                name, None, own, begun=begun
             )
-        except asyncio.CancelledError:
-            if self.result is None:
-                raise
-            result = self.result
-        finally:
-            self.is_over = True
-        return result
+            return made
+        # Some tool has changed, or the engine is closed: that is found out as of any other call.
+        call_id = begun.call.call_id
+        pipeline.present.return_id(call_id)
+        return self._engine.execute(name, kept.params, own, call_id=call_id)
+
+    def release_slot(self) -> None:
+        """Give a slot back that its call has not taken."""
+        slot, self.slot = self.slot, None
+        if slot is not None:
+            self._engine.controller.release(slot, outcome=None)
+
+    @property
+    def pipeline(self) -> Any:
+        """What takes the calls of the engine through their steps."""
+        return self._engine._pipeline  # noqa: SLF001 - the engine's other half
 
     def refuse(self, refusal: Refusal) -> ToolExecutionResult:
         """End the call without its tool: one result, one record, one event."""
         self.is_over = True
+        self.release_slot()
         kept = self.kept
         own = self._own_context()
         return self._engine.refuse(kept.state.tool_name, kept.params, own, refusal)
@@ -171,7 +188,7 @@ class TaskRun(msgspec.Struct, eq=False):
         self.ending = refusal
         if self._wait is not None:
             self._wait.reschedule(asyncio.get_running_loop().time())
-        elif self._has_started:
+        elif self.has_started:
             # One that was cancelled before its first step would do nothing, and so never end.
             self.task.cancel()
         return True
@@ -212,16 +229,16 @@ class TaskRun(msgspec.Struct, eq=False):
 
     def admit_nowait(self, request: Any, now: float, call_id: str) -> Any:
         """Return a slot if the call may run and its task is running; None: see `admit`."""
-        kept, controller = self.kept, self._engine.controller
-        is_written = kept.slot is not None
-        slot = kept.slot if is_written else controller.admit_nowait(request, now, call_id)
-        kept.slot = slot
+        kept, slot = self.kept, self.slot
+        is_written = slot is not None
+        if slot is None:
+            self.slot = slot = self._engine.controller.admit_nowait(request, now, call_id)
         if slot is None or not self._is_plain or self.ending is not None:
             return None
         state = None if is_written else make_running(kept.state, call_id, self._home.clock.now())
         if state is not None and not self._home.writer.change_nowait(kept, state):
             return None
-        kept.slot = None
+        self.slot = None
         self._note_begun()
         return slot
 
@@ -231,7 +248,7 @@ class TaskRun(msgspec.Struct, eq=False):
         Raises:
             AdmissionError: The task has to end, or the engine is closed.
         """
-        call.slot, self.kept.slot = self.kept.slot, None
+        call.slot, self.slot = self.slot, None
         if call.slot is None:
             self.kept.state = replace(self.kept.state, call_id=call.call_id)
             call.slot = await self._wait_for_slot(request, queued, call.call_id)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -21,7 +21,7 @@ from tool_engine.background.feeding import Feeding
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.quotas import Quotas
 from tool_engine.background.request_digest import digest_request
-from tool_engine.calls.call import ANONYMOUS, name_task
+from tool_engine.calls.call import ANONYMOUS, BegunCall, name_task
 from tool_engine.calls.home_loop import at_home
 from tool_engine.errors import (
     ConfigurationError,
@@ -48,6 +48,7 @@ from tool_engine.model.progress import ToolProgress
 from tool_engine.model.task import (
     FINAL,
     QUEUED,
+    RUNNING,
     TASK_STATUSES,
     KeptTask,
     TaskHandle,
@@ -137,29 +138,49 @@ class EngineTasks:
                 runs, too, that is for no others (`background: never`).
         """
         self._engine._require_open()  # noqa: SLF001 - the engine's other half
-        given = ANONYMOUS if context is None else context
-        check_context(given)
-        _check_start(given, ttl, idempotency_key)
-        params = copied(params)
-        if self._storage.is_shared and not self._clock.is_fresh:
+        given = _check_start(context, ttl, idempotency_key)
+        params = copied(params) if params is not None else {}
+        storage, feeding = self._storage, self.feeding
+        if storage.is_shared and not self._clock.is_fresh:
             await self._learn_time(is_late=is_late)
         tool = self._engine.get(tool_name)
-        kept = self._make_task(tool_name, tool, params, given, ttl, idempotency_key)
-        if is_awaited:
-            self._await_here(kept, tool)
-        kept.run_in, kept.on_progress = run_in, on_progress
-        is_hopeless, feeding, found = self._is_hopeless(tool, kept), self.feeding, None
-        self._open_for(kept)
-        if is_hopeless or feeding.has_room(kept):
+        is_secret = storage.is_shared and not self._can_be_kept(tool, params, given)
+        # One whose caller waits runs where that is, as a call does, also where others run tasks.
+        is_bound = is_secret or (is_awaited and not (self.runs_here or feeding.runs_all))
+        self._open_for(is_awaited=is_awaited, is_bound=is_bound)
+        digest = ""
+        if idempotency_key is not None:
+            asked = [tool_name, idempotency_key, params, ttl]
+            digest = digest_request(asked, given, is_secret=is_secret)
+        may_run = tool is not None and (is_awaited or tool.background != "never")
+        has_room, begun = feeding.has_room(str(tool_name), is_bound=is_bound), None
+        if has_room and may_run and not is_late:
+            begun = feeding.begin_call(tool_name, params, given)
+        is_hopeless = begun is None and not (may_run and self._is_valid(tool, params))
+        kept = self._make_task(tool_name, tool, params, given, ttl, begun)
+        kept.key, kept.digest = idempotency_key, digest
+        # A request that may come again must find what it has begun, whatever happens between.
+        kept.is_settled = begun is None or idempotency_key is not None
+        if is_bound:
+            kept.bound_to, kept.tool = feeding.worker, tool
+        if has_room or is_hopeless:
             kept.worker = feeding.worker
+        kept.is_awaited, kept.run_in, kept.on_progress = is_awaited, run_in, on_progress
+        return await self._begin_task(kept, is_late=is_late, is_hopeless=is_hopeless)
+
+    async def _begin_task(self, kept: KeptTask, *, is_late: bool, is_hopeless: bool) -> TaskHandle:
+        """Keep a new task, and run it where there is room."""
+        storage, found = self._storage, None
         if is_late and kept.worker is not None:
             kept.is_kept, kept.is_late = False, True
             self._take_task(kept)
             found = kept
-        elif kept.worker is not None and not is_hopeless:
-            feeding.hold_slot(kept)
+        elif kept.state.owner is None and (found := storage.put_nowait(kept)) is kept:
+            self._take_task(kept)
         if found is None:
             found = await self._keep_task(kept)
+        if kept.begun is not None:
+            self.feeding.give_up_call(kept)
         if found is not kept:
             return self._find_earlier(found, kept)
         handle = TaskHandle(self, kept)
@@ -196,8 +217,8 @@ class EngineTasks:
                 if not kept.is_settled:
                     await self._settle_late(kept)
         finally:
-            if kept.slot is not None and not self.feeding.has_run(kept):
-                self.feeding.give_up_slot(kept)
+            if kept.begun is not None:
+                self.feeding.give_up_call(kept)
         return found
 
     async def _settle_late(self, kept: KeptTask) -> None:
@@ -343,14 +364,18 @@ class EngineTasks:
         await self._describe_wait(kept)
         return kept.state
 
-    @at_home
     async def wait_for(
         self,
         kept: KeptTask,
         timeout: float | None,  # noqa: ASYNC109 - of the wait
     ) -> ToolExecutionResult:
         """Wait for the end of a task."""
-        if timeout is not None:
+        if self._home.loop is not asyncio.get_running_loop():
+            # The same as `at_home`, written out.
+            return await self._run_at_home(partial(self.wait_for, kept, timeout))
+        if timeout is None:
+            await self._wait_until_final(kept)
+        else:
             check_timeout("timeout", timeout)
             try:
                 async with asyncio.timeout(timeout):
@@ -360,8 +385,6 @@ class EngineTasks:
                     f"the task {kept.state.id} has not ended within {timeout:g} s; it goes on: "
                     "wait longer, or cancel it"
                 ) from error
-        while kept.state.status not in FINAL:
-            await self._wait_for_news(kept)
         if kept.state.result is None:
             await self._look_again(kept)
         if kept.state.result is None:
@@ -402,26 +425,24 @@ class EngineTasks:
         await self.feeding.close()
 
     async def _wait_until_final(self, kept: KeptTask) -> None:
-        while not kept.state.is_final:
-            await self._wait_for_news(kept)
-
-    async def _wait_for_news(self, kept: KeptTask) -> None:
-        """Wait until a task has ended here, or may have elsewhere."""
-        end = asyncio.get_running_loop().create_future()
-        if kept.waits is None:
-            kept.waits = set()
-        kept.waits.add(end)
-        try:
-            if not self._storage.is_shared or self.feeding.has_run(kept):
-                await end
+        """Wait until a task has ended here, or elsewhere."""
+        loop, is_alone = asyncio.get_running_loop(), not self._storage.is_shared
+        while kept.state.status not in FINAL:
+            end = loop.create_future()
+            if kept.waits is None:
+                kept.waits = {end}
             else:
-                async with asyncio.timeout(_LOOK):
+                kept.waits.add(end)
+            try:
+                if is_alone or self.feeding.has_run(kept):
                     await end
-        except TimeoutError:
-            await self._look_again(kept)
-        finally:
-            if kept.waits is not None:
-                kept.waits.discard(end)
+                else:
+                    await asyncio.wait([end], timeout=_LOOK)
+            finally:
+                if kept.waits is not None:
+                    kept.waits.discard(end)
+            if not end.done():
+                await self._look_again(kept)
 
     async def _look_again(self, kept: KeptTask) -> None:
         if kept.state.is_final or not self._storage.is_shared or self.feeding.has_run(kept):
@@ -463,35 +484,30 @@ class EngineTasks:
         params: Any,
         context: ToolExecutionContext,
         ttl: float,
-        key: str | None,
+        begun: BegunCall | None,
     ) -> KeptTask:
-        now, is_shared = self._clock.now(), self._storage.is_shared
-        priority = context.priority
+        now, priority = self._clock.now(), context.priority
         if priority is None:
             priority = 5 if tool is None else tool.concurrency.priority
-        given = params if params is not None else {}
-        is_bound = is_shared and not self._can_be_kept(tool, given, context)
-        digest = ""
-        if key is not None:
-            digest = digest_request([tool_name, key, given, ttl], context, is_secret=is_bound)
         return KeptTask(
             state=TaskState(
                 id=name_task(),
                 tool_name=str(tool_name),
+                # One that has its slot is written once, as running.
+                status=QUEUED if begun is None else RUNNING,
                 owner=context.caller_id,
+                call_id=None if begun is None else begun.call.call_id,
                 created_at=now,
+                started_at=None if begun is None else now,
                 expires_at=now + _span_of(ttl),
             ),
-            params=given,
+            params=params,
             context=context,
             priority=priority,
             definition_hash="" if tool is None else tool.definition_hash,
             ttl=ttl,
-            is_repeatable=is_shared and tool is not None and tool.may_retry,
-            bound_to=self.feeding.worker if is_bound else None,
-            key=key,
-            tool=tool if is_bound else None,
-            digest=digest,
+            is_repeatable=self._storage.is_shared and tool is not None and tool.may_retry,
+            begun=begun,
         )
 
     def _can_be_kept(self, tool: Tool | None, params: Any, context: ToolExecutionContext) -> bool:
@@ -514,31 +530,23 @@ class EngineTasks:
         """True if this engine runs what it starts, and leaves it to no other."""
         return self._engine.config.run_tasks or not self._storage.is_shared
 
-    def _await_here(self, kept: KeptTask, tool: Tool | None) -> None:
-        """Have a task run where its caller waits, as a call does, also where others run tasks."""
-        kept.is_awaited = True
-        if not (self.runs_here or self.feeding.runs_all):
-            kept.bound_to, kept.tool = self.feeding.worker, tool
-
-    def _open_for(self, kept: KeptTask) -> None:
+    def _open_for(self, *, is_awaited: bool, is_bound: bool) -> None:
         """Run tasks from now on, unless this engine leaves them to others."""
         if self.feeding.runs_all:
             return
         if self.runs_here:
             self.feeding.open()
-        elif kept.is_awaited and kept.is_bound:
+        elif is_awaited and is_bound:
             self.feeding.open(is_for_own=True)
-        elif kept.is_bound:
+        elif is_bound:
             raise TaskError(
                 "no other program can run this call: its arguments are secret or no JSON values, "
                 "and so stay here; let this engine run tasks, with run_tasks=True"
             )
 
-    def _is_hopeless(self, tool: Tool | None, kept: KeptTask) -> bool:
-        """Return True if the call fails at once, as `execute` finds out."""
-        if tool is None or (tool.background == "never" and not kept.is_awaited):
-            return True
-        return self._validator.compiled(tool).accept(kept.params) is None
+    def _is_valid(self, tool: Tool | None, params: Any) -> bool:
+        """Return False if a call fails at once, as `execute` finds out."""
+        return tool is not None and self._validator.compiled(tool).accept(params) is not None
 
     def _find_earlier(self, found: KeptTask, kept: KeptTask) -> TaskHandle:
         """Return the task that was started with the same key."""
@@ -554,9 +562,15 @@ _span_of: Final = lru_cache(maxsize=64)(lambda seconds: timedelta(seconds=second
 """Times to live: a program has few of them, and making one takes as long as all the rest."""
 
 
-def _check_start(context: ToolExecutionContext, ttl: float, key: str | None) -> None:
-    near = current_call.get() or context.bound_call
-    if near is not None or context.scope is not None:
+def _check_start(
+    context: ToolExecutionContext | None, ttl: float, key: str | None
+) -> ToolExecutionContext:
+    """Check what a task is started with; return who starts it."""
+    given = ANONYMOUS if context is None else context
+    if given is not ANONYMOUS:
+        check_context(given)
+    near = current_call.get() or given.bound_call
+    if near is not None or given.scope is not None:
         raise TaskError(
             "a tool or a conversation cannot start a task: what it starts must end with it; make "
             "the call with context.call or session.execute, or start the task in your program"
@@ -569,6 +583,7 @@ def _check_start(context: ToolExecutionContext, ttl: float, key: str | None) -> 
         raise ConfigurationError(
             f"idempotency_key must be a text of 1 to {_LONGEST_KEY} characters, got {key!r:.80}"
         )
+    return given
 
 
 def _missing_error(task_id: object) -> TaskNotFoundError:

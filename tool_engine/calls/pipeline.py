@@ -25,6 +25,7 @@ from tool_engine.backends.task import ToolTask, task_of
 from tool_engine.calls.call import (
     ANONYMOUS,
     NOT_OURS,
+    BegunCall,
     Call,
     context_of,
     end_of,
@@ -167,36 +168,37 @@ class Pipeline:
         on_progress: Callable[[ToolProgress], object] | None = None,
         call_id: str | None = None,
         parent: Slot | None = _UNASKED,
-        leads: Flight | None = None,
+        begun: BegunCall | Flight | None = None,
     ) -> ToolExecutionResult:
-        """Take one call through all steps; see `ToolEngine.execute`."""
+        """Take one call through all steps, or one that was `begun` through what is left of them."""
         context = ANONYMOUS if context is None is on_progress else context_of(context, on_progress)
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
             return await self._execute_at_home(tool_name, params, context, call_id)
         near, is_own = current_call.get() or context._call, context._is_of_own  # noqa: SLF001 - its own
         if near is not None and parent is _UNASKED:
             return await self._make_inner_call(near, tool_name, params, context, call_id)
-        try:
-            plan, packed = None if is_own else self._plans.get(tool_name), pack_plain(params)
-        except Exception:  # noqa: BLE001 - a foreign value may raise anything
-            plan, packed = None, b""
-        own_id = name_call(self._prefix) if call_id is None else self.present.claim_id(call_id)
-        call = Call(self, next_serial(), own_id, tool_name, packed, context, plan)
-        call.above = near and near.above_of(self)
-        if leads is not None:
-            call, plan, arguments = leads.call, leads.plan, leads.arguments
-        elif plan is None or (arguments := plan.accept(params, packed)) is None:  # type: ignore[assignment]
-            if isinstance(checked := self.check(call, params, packed), Failure):
-                return await self._fail_checked(call, checked, packed)
-            plan, arguments = checked
-        request = plan.request
-        if context is not ANONYMOUS or plan.is_special:
-            if leads is None and not self.consents.is_free(call, plan, arguments):
+        if begun is None:
+            try:
+                plan, packed = None if is_own else self._plans.get(tool_name), pack_plain(params)
+            except Exception:  # noqa: BLE001 - a foreign value may raise anything
+                plan, packed = None, b""
+            own_id = name_call(self._prefix) if call_id is None else self.present.claim_id(call_id)
+            call = Call(self, next_serial(), own_id, tool_name, packed, context, plan)
+            call.above = near and near.above_of(self)
+            if plan is None or (arguments := plan.accept(params, packed)) is None:
+                if isinstance(checked := self.check(call, params, packed), Failure):
+                    return await self._fail_checked(call, checked, packed)
+                plan, arguments = checked
+        else:
+            call, plan, arguments = begun.call, begun.plan, begun.arguments
+        request, asked = plan.request, context._task or self._controller  # noqa: SLF001 - its own
+        if (context is not ANONYMOUS or plan.is_special) and call.slot is None:
+            parent = None if parent is _UNASKED else parent
+            if begun is None and not self.consents.is_free(call, plan, arguments):
                 plan, arguments = await self._prepare_call(call, params, packed, arguments, parent)
                 if call.result is not None:
                     return call.result
-            request = self._choose_request(plan, context, arguments, parent)
-        asked = context._task or self._controller  # noqa: SLF001 - its own
+            request = plan.choose_request(self._controller.config, context, arguments, parent)
         call.slot = slot = asked.admit_nowait(request, self._time(), call.call_id)
         if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
             return call.ended()
@@ -238,7 +240,6 @@ class Pipeline:
     ) -> tuple[Plan, dict[str, Any]]:
         """Return what a call may run; it has its result if it ended, or another call ran for it."""
         plan: Any = call.plan
-        parent = None if parent is _UNASKED else parent
         # From here on callers may change what they sent: it is not read again.
         params = freeze_arguments(params)
         while True:
@@ -455,31 +456,27 @@ class Pipeline:
                 return failure_of(ToolExecutionError(str(error)))
         return plan
 
-    def _choose_request(
-        self,
-        plan: Plan,
-        context: ToolExecutionContext,
-        arguments: dict[str, Any],
-        parent: Slot | None,
-    ) -> AdmissionRequest:
-        """Return what one call asks the controller for: mostly what all calls of the tool do."""
-        config, usual = self._controller.config, plan.request
-        if parent is _UNASKED:
-            parent = None
-        elif (maker := context.bound_call) is not None:
-            maker.note_inside(plan.tool)
-        is_plain = parent is None and not plan.is_keyed
-        if is_plain and config.ignores_caller(context, is_bypass=usual.is_bypass):
-            return usual
-        return plan.make_request(config, context, arguments, parent)
-
-    def hold_slot(self, name: str, context: ToolExecutionContext, call_id: str) -> Slot | None:
-        """Return a slot for a call that will be made; None: there is none, or it asks for more."""
-        plan = self._plans.get(name)
-        if plan is None or plan.is_special:
+    def begin_call(self, name: str, params: Any, context: ToolExecutionContext) -> BegunCall | None:
+        """Begin a task's call, with its slot; None: there is none, or more is to be asked."""
+        try:
+            plan, packed = self._plans.get(name), pack_plain(params)
+        except Exception:  # noqa: BLE001 - a foreign value may raise anything
             return None
-        request = self._choose_request(plan, context, {}, _UNASKED)
-        return self._controller.admit_nowait(request, self._time(), call_id)
+        if plan is None or plan.is_special or (found := plan.accept_task(params, packed)) is None:
+            return None
+        request = plan.request
+        if context is not ANONYMOUS:
+            request = plan.choose_request(self._controller.config, context, found, None)
+        call_id = name_call(self._prefix)
+        slot = self._controller.admit_nowait(request, self._time(), call_id)
+        if slot is None:
+            return None
+        call = Call(self, next_serial(), call_id, name, packed, context, plan, slot)
+        return BegunCall(call, plan, found, slot)
+
+    def is_current(self, begun: BegunCall) -> bool:
+        """Return True if no tool has changed since a call was begun, and the engine is open."""
+        return self._plans.get(begun.call.tool_name) is begun.plan
 
     async def _wait_for_slot(
         self, call: Call, request: AdmissionRequest, arguments: dict[str, Any]

@@ -66,6 +66,7 @@ class Placing(NamedTuple):
 class Plan:
     __slots__ = (
         "accept",
+        "accept_task",
         "bucket",
         "direct",
         "executor",
@@ -109,6 +110,8 @@ class Plan:
         is_plain = executor is not None and tool.background != "required"
         self.accept = accept if is_plain else _accept_nothing
         """Returns the validated arguments if there are no findings about them, else None."""
+        self.accept_task = accept if executor is not None else _accept_nothing
+        """The same for the call of a task, which some tools demand."""
         self.explain = explain
         """Returns the findings about arguments that were not accepted."""
         self.executor: Any = executor
@@ -145,14 +148,19 @@ class Plan:
         }
         """The metadata of a call that ran at once; to copy it costs half of making it."""
 
-    def make_request(
+    def choose_request(
         self,
         config: ConcurrencyConfig,
         context: ToolExecutionContext,
         arguments: dict[str, Any],
         parent: Slot | None,
     ) -> AdmissionRequest:
-        """Return what one call asks the controller for on behalf of its caller."""
+        """Return what one call asks the controller for: mostly what all calls of the tool do."""
+        if (maker := context.bound_call) is not None:
+            maker.note_inside(self.tool)
+        is_plain, usual = parent is None and not self.is_keyed, self.request
+        if is_plain and config.ignores_caller(context, is_bypass=usual.is_bypass):
+            return usual
         key = None if self.is_shared else tool_key_of(self.tool, context, arguments)
         return self.request.for_caller(config, context, key, parent)
 

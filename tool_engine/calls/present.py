@@ -69,9 +69,9 @@ class PresentCalls:
         del self._reserved[call_id]
         return call_id
 
-    def forget_id(self, call_id: str) -> None:
-        """Forget a reserved id whose call is not made."""
-        self._reserved.pop(call_id, None)
+    def return_id(self, call_id: str) -> None:
+        """Let another call have the id of one that was begun, and is not run."""
+        self._reserved[call_id] = None
 
     def check_inner(self, call_id: str | None) -> None:
         """Raise `ConfigurationError` if a tool gives the id of a call that it makes."""

@@ -37,7 +37,7 @@ class _Runner(Protocol):
         context: ToolExecutionContext | None = None,
         *,
         parent: Slot | None = None,
-        leads: Flight | None = None,
+        begun: Flight | None = None,
     ) -> Awaitable[ToolExecutionResult]:
         """Take one call through all steps; of a flight's leader, the remaining ones."""
 
@@ -270,7 +270,7 @@ def _note_shared(flight: Flight, follower: Call) -> None:
 async def _run_leader(runner: _Runner, flight: Flight, parent: Slot | None) -> ToolExecutionResult:
     """Run a leader with what was approved, and nothing that its caller can change."""
     call = flight.call
-    return await runner.execute(call.tool_name, None, call.context, parent=parent, leads=flight)
+    return await runner.execute(call.tool_name, None, call.context, parent=parent, begun=flight)
 
 
 def _key_of(tool: Tool, call: Call, arguments: dict[str, Any]) -> Any:

@@ -35,6 +35,9 @@ class TaskStorage(Protocol):
         of power before `settle` has returned, and stays so only where that makes a difference.
         """
 
+    def put_nowait(self, task: KeptTask) -> KeptTask | None:
+        """Do the same where it takes no time; None: it takes some, and nothing was done."""
+
     async def settle(self, task: KeptTask) -> None:
         """Wait until a task that was put outlives a loss of power."""
 

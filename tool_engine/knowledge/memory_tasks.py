@@ -46,14 +46,20 @@ class MemoryTaskStorage:
 
     async def put(self, task: KeptTask) -> KeptTask:
         """Keep a new task, and return it; or the one with its owner and its `key`."""
+        return self.put_nowait(task)
+
+    def put_nowait(self, task: KeptTask) -> KeptTask:
+        """Keep a new task at once; see `put`."""
         if task.key is not None:
             kept = self._by_key.setdefault((task.state.owner, task.key), task)
             if kept is not task:
                 return kept
         task.number, task.is_settled = next(self._numbers), True
-        self._tasks[task.state.id] = task
-        self._by_owner.setdefault(task.state.owner, {})[task.state.id] = task
-        if task.state.status == QUEUED and task.worker is None:
+        state, own = task.state, self._by_owner.get(task.state.owner)
+        if own is None:
+            own = self._by_owner[state.owner] = {}
+        self._tasks[state.id] = own[state.id] = task
+        if state.status == QUEUED and task.worker is None:
             self._queue_task(task)
         return task
 
@@ -153,9 +159,10 @@ class MemoryTaskStorage:
 
     def change_nowait(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state at once; see `change`."""
-        if task.state.status in FINAL or self._tasks.get(task.state.id) is not task:
+        before = task.state
+        if before.status in FINAL or self._tasks.get(before.id) is not task:
             return False
-        if task.state.status == RUNNING and state.status in WAITING:
+        if before.status == RUNNING and state.status in WAITING:
             return False
         task.take_state(state)
         return True

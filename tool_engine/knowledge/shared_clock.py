@@ -13,6 +13,7 @@ from tool_engine.clock import read_uptime
 
 _HOLDS: Final = 60.0
 """Seconds for which a program need not ask for the time again."""
+_make_date: Final = datetime.fromtimestamp
 _SLOW: Final = 0.05
 """Seconds after which an answer is asked for once more."""
 
@@ -44,7 +45,7 @@ class SharedClock:
 
     def now(self) -> datetime:
         """Return the time, UTC."""
-        return datetime.fromtimestamp(self._began + read_uptime(), UTC)
+        return _make_date(self._began + read_uptime(), UTC)
 
     def read_seconds(self) -> float:
         """Return the time, Unix time in seconds."""

@@ -248,8 +248,9 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     def for_task(self, task_id: str, task: Any, listener: Callable[[ToolProgress], object]) -> Self:
         """Return a copy for the call that a task makes; it was checked when it was made."""
         own = self.__copy__()
-        for name, value in (("task_id", task_id), ("_task", task), ("on_progress", listener)):
-            force_setattr(own, name, value)
+        force_setattr(own, "task_id", task_id)
+        force_setattr(own, "_task", task)
+        force_setattr(own, "on_progress", listener)
         return own
 
     @property

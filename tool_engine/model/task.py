@@ -108,8 +108,8 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     """Whether it was started without being kept, as its caller waits for it at first."""
     writing: Any = None
     """The lock that has its changes written one after the other; None: none was written yet."""
-    slot: Any = None
-    """The slot that its call will have, which was taken before it was written; None: none yet."""
+    begun: Any = None
+    """Its call, which has its slot, until this engine runs it; None: it begins in its turn."""
     run_in: Context | None = None
     """The context variables that its call sees in this process; None: none."""
     on_progress: Any = None
@@ -126,13 +126,12 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
         """Be as the storage has it now."""
         self.state = state
         if state.status in FINAL:
-            self.end_waiting()
-
-    def end_waiting(self) -> None:
-        """Wake what waits for its end, and let go of what only its call needed."""
-        # What has run is never run again.
-        self.params = self.context = self.run_in = self.on_progress = None
-        self.wake_waiting()
+            # What has run is never run again: what only its call needed is let go.
+            self.params = self.context = None
+            if self.run_in is not None or self.on_progress is not None:
+                self.run_in = self.on_progress = None
+            if self.waits is not None:
+                self.wake_waiting()
 
     def wake_waiting(self) -> None:
         """Let what waits for its end look again how it is."""

@@ -115,6 +115,9 @@ class SQLTaskStorage:
         # It may have been forgotten in between.
         return _task_of(found[0]) if found else await self.put(task)
 
+    def put_nowait(self, task: KeptTask) -> None:
+        """Do nothing: a database takes its time."""
+
     async def settle(self, task: KeptTask) -> None:
         """Wait until the disk has a task; most often the end of one is on its way there."""
         if not task.is_settled:
