@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from os import PathLike
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from tool_engine.model.settings.by_name import (
     read_policies,
     read_rates,
 )
-from tool_engine.model.settings.cluster import ClusterConfig, checked_cluster
+from tool_engine.model.settings.cluster import KEYS, ClusterConfig, checked_cluster
 from tool_engine.model.settings.concurrency import (
     ADAPTIVE_LIFO,
     AdaptivePolicy,
@@ -52,7 +53,8 @@ _SWITCHES: Final = (
     "run_tasks",
 )
 STRATEGIES: Final = ("fifo", "priority", "fair", "reject")
-KEYS: Final = ("conversation_id", "caller_id", "workflow_id", "caller_type")
+_LONGEST_KEY: Final = 64
+"""Characters of a value that processes name as it is."""
 
 
 class KeyLimits(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
@@ -170,6 +172,7 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
         """
         return (
             self.key_limits is None
+            and (self.cluster is None or not self.cluster.key_limits)
             and self.strategy != "fair"
             and context.priority is None
             and (context.caller_type in self.bypass_caller_types) is is_bypass
@@ -180,6 +183,25 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
         limits = self.key_limits
         key = getattr(context, "conversation_id" if limits is None else limits.key)
         return None if key is None else str(key)
+
+    def shared_keys_of(
+        self, context: ToolExecutionContext | None, key: str | None
+    ) -> tuple[tuple[str, str], ...]:
+        """Return the keys of a call whose limits processes share: of which field, and what value.
+
+        Args:
+            context: Who calls.
+            key: What `key_of` says of it, or the caller.
+        """
+        if self.cluster is None or not self.cluster.key_limits:
+            return ()
+        own = KeyLimits().key if self.key_limits is None else self.key_limits.key
+        found = {kind: getattr(context, kind, None) for kind in sorted(self.cluster.key_limits)}
+        if own in found:
+            found[own] = key
+        return tuple(
+            (kind, _shorten_key(str(value))) for kind, value in found.items() if value is not None
+        )
 
     def _check_orders(self) -> None:
         for bucket, policy in self.overload.items():
@@ -198,6 +220,15 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
             check_timeout("queue_timeout", self.queue_timeout)
         if self.slot_ttl is not None:
             check_timeout("slot_ttl", self.slot_ttl)
+
+
+def _shorten_key(value: str) -> str:
+    """Return what stands for a value in the database of a cluster."""
+    if len(value) <= _LONGEST_KEY:
+        return value
+    hashlib = import_module("hashlib")
+    digest: str = hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()
+    return digest
 
 
 def _key_limits(value: object) -> KeyLimits | None:

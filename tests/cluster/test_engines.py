@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import msgspec
 import pytest
 
 from tests import warm
-from tests.postgres import PostgresServer
+from tests.cluster.conftest import BOUND, TTL, Make, Service
 from tool_engine import (
     ClusterConfig,
     ClusterUnavailableError,
@@ -23,77 +22,9 @@ from tool_engine import (
     ToolEngineConfig,
     ToolExecutionContext,
 )
+from tool_engine.admission import ToolConcurrencyController
 
-BOUND = 20.0
-TTL = 1.2
 STILL = 1.1 * TTL
-Make = Callable[..., ToolEngine]
-
-
-class Service:
-    """What the tools of all engines call: it counts how many are with it."""
-
-    def __init__(self) -> None:
-        self.running = self.most = self.ended = 0
-        self.gate = asyncio.Event()
-        self._changed = asyncio.Event()
-
-    async def work(self) -> int:
-        """Work until the gate is open."""
-        self.running += 1
-        self.most = max(self.most, self.running)
-        self._changed.set()
-        try:
-            await self.gate.wait()
-            await asyncio.sleep(0)
-        finally:
-            self.running -= 1
-        self.ended += 1
-        return 1
-
-    async def until(self, running: int) -> None:
-        async with asyncio.timeout(BOUND):
-            while self.running < running:
-                self._changed.clear()
-                await self._changed.wait()
-
-
-@pytest.fixture
-def service() -> Service:
-    return Service()
-
-
-@pytest.fixture
-async def url(postgres_server: PostgresServer) -> str:
-    return await asyncio.to_thread(postgres_server.fresh_database)
-
-
-@pytest.fixture
-async def make(url: str, service: Service, tmp_path: Path) -> AsyncIterator[Make]:
-    """Makes an engine with a tool in the bucket `ai`, which two may use in all."""
-    made: list[ToolEngine] = []
-
-    def make_engine(**fields: Any) -> ToolEngine:
-        cluster = {"revision": 1, "bucket_limits": {"ai": 2}, "lease_ttl": TTL, **fields}
-        concurrency = ConcurrencyConfig(
-            max_concurrent=50,
-            queue_timeout=None,
-            cluster=ClusterConfig(**{"url": url, **cluster}),
-        )
-        engine = ToolEngine(
-            ToolEngineConfig(
-                tools_directory=str(tmp_path), process=f"p{len(made)}", close_timeout=0.1
-            ),
-            concurrency=concurrency,
-        )
-        engine.tool(name="work", concurrency={"bucket": "ai"})(service.work)
-        made.append(engine)
-        return engine
-
-    yield make_engine
-    service.gate.set()
-    for engine in made:
-        await engine.close()
 
 
 def block_loop(seconds: float) -> int:
@@ -333,6 +264,63 @@ async def test_what_can_be_seen_of_a_cluster(make: Make, service: Service, url: 
     assert said == "it does not wait for other processes"
 
 
+async def test_what_is_shared_may_change(make: Make, service: Service) -> None:
+    """A revision may share another bucket, and another one no more, while calls run and wait."""
+    first, second = make(), make()
+    for engine in (first, second):
+        engine.tool(name="other", concurrency={"bucket": "web"})(service.work)
+        await engine.load()
+    calls = [asyncio.create_task([first, second][i % 2].execute("work")) for i in range(4)]
+    await service.until(2)
+    config = first.controller.config
+    first.controller.configure(with_cluster(config, revision=2, bucket_limits={"web": 1}))
+    await service.until(4)  # the others do not wait any more
+    await until_it_knows(second, 2)
+    service.gate.set()
+    assert all(result.is_success for result in await asyncio.gather(*calls))
+    service.gate.clear()
+    service.most = 0
+    calls = [asyncio.create_task([first, second][i % 2].execute("other")) for i in range(4)]
+    await service.until(1)
+    await asyncio.sleep(0.2)
+    assert service.running == 1
+    free = [asyncio.create_task(second.execute("work")) for _ in range(4)]
+    await service.until(5)
+    service.gate.set()
+    assert all(result.is_success for result in await asyncio.gather(*calls, *free))
+
+
+async def until_it_knows(engine: ToolEngine, revision: int) -> None:
+    """Waits until an engine goes by the limits of a revision."""
+    async with asyncio.timeout(BOUND):
+        while read_revision(engine) < revision:  # noqa: ASYNC110 - another process says it
+            await asyncio.sleep(0.01)
+
+
+def read_revision(engine: ToolEngine) -> int:
+    cluster = engine.controller.config.cluster
+    assert cluster is not None
+    return cluster.revision
+
+
+async def test_what_runs_as_its_bucket_comes_to_be_shared(make: Make, service: Service) -> None:
+    """It has none of the units, so others start beside it; what comes later has."""
+    first, second = make(bucket_limits={}), make(bucket_limits={})
+    for engine in (first, second):
+        await engine.load()
+    before = [asyncio.create_task(first.execute("work")) for _ in range(3)]
+    await service.until(3)
+    config = second.controller.config
+    second.controller.configure(with_cluster(config, revision=2, bucket_limits={"ai": 1}))
+    await until_it_knows(first, 2)
+    after = [asyncio.create_task(engine.execute("work")) for engine in (first, second) * 2]
+    await service.until(4)
+    await asyncio.sleep(0.2)
+    assert service.running == 4
+    service.gate.set()
+    assert all(result.is_success for result in await asyncio.gather(*before, *after))
+
+
 async def test_one_revision_has_one_set_of_limits(make: Make) -> None:
     first, second = make(), make(bucket_limits={"ai": 3})
     await first.load()
@@ -359,3 +347,51 @@ async def test_secrets_of_the_url(make: Make, url: str, monkeypatch: pytest.Monk
     missing = make(url="postgresql://owner:${env:NO_SUCH_WORD}@127.0.0.1/x")
     with pytest.raises(ConfigurationError, match="cluster: the environment variable 'NO_SUCH"):
         await missing.load()
+
+
+def test_one_engine_on_one_loop_after_another(url: str, tmp_path: Path) -> None:
+    """It connects anew, and has nothing any more that others may have had meanwhile."""
+    running = most = 0
+
+    async def work() -> int:
+        """Count how many run at once."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.05)
+        running -= 1
+        return 1
+
+    def make_engine() -> ToolEngine:
+        config = ConcurrencyConfig(cluster=ClusterConfig(url=url, bucket_limits={"ai": 1}))
+        engine = ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path)), concurrency=config)
+        engine.tool(name="work", concurrency={"bucket": "ai"})(work)
+        return engine
+
+    async def call(*engines: ToolEngine) -> None:
+        async with asyncio.timeout(BOUND):
+            for engine in engines[1:]:
+                await engine.load()
+            first = asyncio.create_task(engines[-1].execute("work"))
+            while not running:  # noqa: ASYNC110 - it waits until the other one is given up
+                await asyncio.sleep(0.005)
+            calls = await asyncio.gather(first, *(each.execute("work") for each in engines * 2))
+        assert all(each.is_success for each in calls)
+
+    async def end(*engines: ToolEngine) -> None:
+        await call(*engines)
+        for engine in engines:
+            await engine.close()
+
+    one, other = make_engine(), make_engine()
+    asyncio.run(call(one))
+    asyncio.run(end(one, other))
+    assert most == 1
+
+
+def test_a_controller_alone_shares_nothing(url: str) -> None:
+    config = ConcurrencyConfig(cluster=ClusterConfig(url=url, bucket_limits={"ai": 1}))
+    with pytest.raises(ConfigurationError, match="or leave cluster out"):
+        ToolConcurrencyController(config)
+    with pytest.raises(ConfigurationError, match="or leave cluster out"):
+        ToolConcurrencyController().configure(config)

@@ -21,6 +21,7 @@ from tool_engine import (
     ToolEngine,
     ToolEngineConfig,
 )
+from tool_engine.admission import ToolConcurrencyController
 from tool_engine.admission.cluster import cluster_database
 from tool_engine.admission.cluster.cluster_database import ClusterConnection, new_life
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
@@ -52,9 +53,9 @@ A_URL = (
     "postgresql://user:${env:PASSWORD}@host/coordination"
 )
 LONGER = f"{SETTINGS}raise it, or lower the grace"
-NOT_YET = (
-    "calls/cluster_joining.py: leave it out, or write it into ConcurrencyConfig, where it holds in "
-    "each process"
+ALONE = (
+    "admission/refusal.py: give the config to an engine, ToolEngine(concurrency=config), and use "
+    "engine.controller, or leave cluster out"
 )
 LOOKING = "admission/cluster/looking.py: "
 ELSEWHERE = f"{LOOKING}start it, or give another URL"
@@ -70,7 +71,7 @@ REACHED = (
     "'local'"
 )
 OF_LOOKS = {ELSEWHERE, LATER, NAMED, MADE, REACHED}
-OF_SETTINGS = {OF_POSTGRES, A_URL, LONGER, NOT_YET}
+OF_SETTINGS = {OF_POSTGRES, A_URL, LONGER, ALONE}
 TRIED = {NEXT, PRIMARY, DIRECT, ANOTHER, START, AGAIN, CALL_AGAIN, *OF_SETTINGS, *OF_LOOKS}
 LIMITS = ClusterLimits(1, buckets={"ai": 2})
 
@@ -99,16 +100,15 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     ClusterConfig(url="postgresql://user:${env:PASSWORD}@host/coordination")
 
 
-def test_limits_that_are_not_shared_yet(tmp_path: Path) -> None:
-    config = ToolEngineConfig(tools_directory=str(tmp_path))
-    url = "postgresql://host/coordination"
-    cluster = ClusterConfig(url=url, bucket_rates={"ai": "10/s"})  # type: ignore[dict-item]
+def test_a_controller_alone(tmp_path: Path) -> None:
+    cluster = ClusterConfig(url="postgresql://host/coordination", bucket_limits={"ai": 2})
+    limits = ConcurrencyConfig(cluster=cluster)
     with pytest.raises(ConfigurationError) as raised:
-        ToolEngine(config, concurrency=ConcurrencyConfig(cluster=cluster))
-    assert names_cure(NOT_YET, str(raised.value)), raised.value
-    rates: Any = {"ai": "10/s"}
-    cluster = ClusterConfig(url=url)
-    ToolEngine(config, concurrency=ConcurrencyConfig(cluster=cluster, bucket_rates=rates))
+        ToolConcurrencyController(limits)
+    assert names_cure(ALONE, str(raised.value)), raised.value
+    config = ToolEngineConfig(tools_directory=str(tmp_path))
+    assert ToolEngine(config, concurrency=limits).controller.config.cluster == cluster
+    ToolConcurrencyController(msgspec.structs.replace(limits, cluster=None))
 
 
 async def test_a_cluster_that_is_not_there(postgres_server: PostgresServer, tmp_path: Path) -> None:

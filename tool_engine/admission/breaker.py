@@ -13,6 +13,8 @@ HALF_OPEN: Final = "half_open"
 """As many calls pass at once as the policy has probes, to find out whether it may close."""
 OPEN: Final = "open"
 """No call passes."""
+STATES: Final = (CLOSED, HALF_OPEN, OPEN)
+"""From the best to the worst."""
 
 
 class CircuitBreaker:

@@ -76,6 +76,7 @@ class ToolConcurrencyController(KnownArguments):
         leases: LeaseSource | None = None,
     ) -> None:
         self.config = config = config or ConcurrencyConfig()
+        refusal.check_shared(config, leases)
         self._clock = clock
         self._pool = pool = SlotPool(config, clock)
         # The same as in the pool, one step nearer to the path of every call.
@@ -348,6 +349,7 @@ class ToolConcurrencyController(KnownArguments):
         wait keep the time that they came and the `queue_timeout` that they came with.
         """
         pool = self._pool
+        refusal.check_shared(config, pool.leases)
         self.config = config
         self._requests = {}
         pool.use(config)

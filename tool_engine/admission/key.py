@@ -11,7 +11,21 @@ from tool_engine.admission.slot import ConcurrencySlot, Order
 
 COMES_LAST: Final[Order] = (inf, 0, 0)
 """The order of a call that comes after all others."""
+SHARED: Final = "cluster "
+"""Before the name of a field: the scope of its keys whose limit processes share."""
 _COMPACT_FROM: Final = 64
+
+
+def name_resource(kind: str, value: str) -> str:
+    """Return how processes name the units of a key that they share."""
+    return f"key:{kind}:{value}"
+
+
+def name_key(name: tuple[str, object]) -> str:
+    """Return what people read for the name of a key."""
+    scope, value = name
+    is_of_tool = scope and not scope.startswith(SHARED)
+    return f"the key of tool {scope!r}" if is_of_tool else f"key {value!r}"
 
 
 class Key:
@@ -31,6 +45,7 @@ class Key:
         "limit",
         "most",
         "name",
+        "resource",
         "round",
         "selective",
         "used",
@@ -41,9 +56,12 @@ class Key:
     def __init__(self, name: Any) -> None:
         self.name = name
         """The scope and the value."""
+        self.resource: str | None = None
+        """What its units are called among processes; None: it is this one's own."""
         self.limit: int | None = None
         self.most = sys.maxsize
-        """The limit as a number that can be compared."""
+        """The limit as a number that can be compared; of one that processes share, the units that
+        this one may use."""
         self.used = 0
         self.waiting = 0
         self.holders: set[ConcurrencySlot] = set()

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN
+from tool_engine.admission.breaker import CLOSED, STATES
 from tool_engine.admission.counts import ToolCounts
-from tool_engine.admission.key import Key
+from tool_engine.admission.key import SHARED, Key
 from tool_engine.admission.lines import Bucket, Lane, Line, ToolLine
 from tool_engine.admission.load.adaptive import AdaptiveLimit
 from tool_engine.admission.load.overload import OverloadWatch
@@ -19,7 +19,6 @@ from tool_engine.admission.request import AdmissionRequest, OwnKey
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.config import ConcurrencyConfig
 
-_STATES: Final = (CLOSED, HALF_OPEN, OPEN)
 _MOST_OWNED: Final = 1_000
 """Tools that single conversations have; those that have no call any more go first."""
 
@@ -90,7 +89,7 @@ class Layout:
         for tool in self._tool_counts.values():
             if tool.breaker is not None:
                 seen = (states.get(tool.name, CLOSED), tool.breaker.state(now))
-                states[tool.name] = max(seen, key=_STATES.index)
+                states[tool.name] = max(seen, key=STATES.index)
         return states
 
     def bucket(self, name: str) -> Bucket:
@@ -100,8 +99,7 @@ class Layout:
             bucket = self.buckets[name] = Bucket(name, self.root)
             self._set_up(bucket)
         if bucket.lease is None and self.leases is not None:
-            bucket.lease = self.leases.lease_of(bucket)
-            bucket.update_most()
+            self.leases.set_up(bucket)
         return bucket
 
     def open(self, request: AdmissionRequest) -> Lane:
@@ -156,7 +154,11 @@ class Layout:
         names: set[str] = set()
         for lane in self.lanes.values():
             if lane.waiting:
-                names.update(scope for scope, _ in (key.name for key in lane.keys) if scope)
+                names.update(
+                    scope
+                    for scope, _ in (key.name for key in lane.keys)
+                    if scope and not scope.startswith(SHARED)
+                )
                 if isinstance(lane.above, ToolLine) and lane.above.counts.owner is None:
                     names.add(lane.above.counts.name)
         return names
@@ -260,6 +262,7 @@ class Layout:
         if is_fair or (config.has_keys and request.key is not None):
             keys.append(self._find_key(("", request.key)))
             share = keys[0] if is_fair else None
+        keys += [self._find_key((f"{SHARED}{kind}", value)) for kind, value in request.shared]
         if request.tool_key is not None:
             own = self._find_key((request.tool_name, request.tool_key))
             tool = self._tool_counts.get(_tool_of(request))
@@ -280,6 +283,8 @@ class Layout:
         if scope == "" and value is not None:
             key.set_limit(None if limits is None else limits.limit_of(value))
             key.weight = 1.0 if limits is None else float(limits.weights.get(value, 1.0))
+        elif self.leases is not None:
+            self.leases.limit_key(key)
 
 
 def _tool_of(request: AdmissionRequest) -> tuple[str, int | None]:

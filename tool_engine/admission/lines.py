@@ -204,6 +204,8 @@ class Bucket(Line):
     def delay(self, waiter: Waiter, now: float) -> float:
         """Seconds until rate and pause let `waiter` through."""
         delay = super().delay(waiter, now)
+        if self.lease is not None and self.lease.is_alone and waiter.resumes is None:
+            delay = max(delay, self.lease.throttle.delay(now))
         if self.paused_until is None or waiter.resumes is not None:
             return delay
         return max(delay, self.paused_until - now)
@@ -214,11 +216,11 @@ class Bucket(Line):
             if self.used or (waiter.resumes is None and self.adaptive is None):
                 return False
             if waiter.resumes is not None:
-                return self.lease is None or waiter.weight <= self.lease.most
+                return self.lease is None or bool(self.lease.lets(waiter))
             # A limit that found itself never shuts out what its bounds allow: it would not learn.
-        if self.lease is not None and self.used + waiter.weight > self.lease.most:
+        if self.lease is not None and not self.lease.lets(waiter):
             return False
-        if self.throttle is None and self.paused_until is None:
+        if self.throttle is None and self.paused_until is None and self.lease is None:
             return True
         return self.delay(waiter, now) <= 0
 
@@ -267,6 +269,8 @@ class Lane(Line):
         """Notes which rates and breakers stand above, after a change of them."""
         above = [self.bucket] if self.above is self.bucket else [self.above, self.bucket]
         lines: list[Any] = above
+        if self.bucket.lease is not None:
+            lines = [*above, self.bucket.lease]
         self.throttles = tuple(each.throttle for each in lines if each.throttle is not None)
         self.breakers = tuple(each.breaker for each in lines if each.breaker is not None)
         # With callbacks, too: so calls pay nothing for events that are not listened to.
@@ -298,6 +302,9 @@ class Lane(Line):
         """Whether keys, rates and breakers let one more call start."""
         # Those that came first go first, in whichever bucket they wait for the tool's rate.
         if self.above is not None and any(each.best() for each in self.above.kin):
+            return False
+        lease = self.bucket.lease
+        if lease is not None and lease.asks_always:
             return False
         return (
             all(key.lets(request.weight) for key in self.keys)

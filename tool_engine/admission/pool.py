@@ -279,7 +279,7 @@ class SlotPool:
         error = (
             refusal.impossible(request, lane, self.limit)
             or self.gate.refuse(request, self.zombies)
-            or (None if lane.bucket.lease is None else self.leases.source.refuse(lane.bucket.name))
+            or (None if self.leases is None else self.leases.refuse(lane))
             or refusal.broken(lane, now)
             or self._apply_collision_policy(request, lane)
         )

@@ -302,6 +302,8 @@ class Queue:
             turn = self._find_turn(line, head)
             key = next(full, line.keys[-1])
             key.block(line, head.order, turn, is_selective=is_selective)
+            if key.resource is not None and head.lane.bucket.lease is not None:
+                head.lane.bucket.lease.note_lane(line)
             return
         delay = line.delay(head, now)
         if delay > 0:  # else a slot that is given back brings its bucket back

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tool_engine.admission.breaker import CircuitBreaker
+from tool_engine.admission.key import name_key
 from tool_engine.admission.lines import Lane, ToolLine
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.waiting import Waiter
@@ -13,6 +14,7 @@ from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import (
     AdmissionError,
     CircuitOpenError,
+    ConfigurationError,
     ControllerClosedError,
     QueueFullError,
     QueueTimeoutError,
@@ -26,6 +28,16 @@ _CLOSED: Final = {
     "closed": "the controller is closed and gives no more slots",
     "draining": "the controller is draining and takes no new calls; call resume() to go on",
 }
+
+
+def check_shared(config: ConcurrencyConfig, leases: object) -> None:
+    """Raise `ConfigurationError` for limits of a cluster where nothing shares them."""
+    if config.cluster is not None and leases is None:
+        raise ConfigurationError(
+            "a controller without an engine shares no limits, and its config has a cluster; give "
+            "the config to an engine, ToolEngine(concurrency=config), and use engine.controller, "
+            "or leave cluster out"
+        )
 
 
 def closed(because: str) -> AdmissionError:
@@ -48,7 +60,8 @@ def impossible(request: AdmissionRequest, lane: Lane, max_concurrent: int) -> Ad
     limits = {"max_concurrent": max_concurrent}
     if (largest := lane.bucket.largest) is not None:
         limits[f"the limit of bucket {lane.bucket.name!r}"] = largest
-    limits |= {f"the limit of {_name_key(key.name)}": key.most for key in lane.keys}
+    keys = {name_key(key.name): key.limit for key in lane.keys}
+    limits |= {f"the limit of {name}": limit for name, limit in keys.items() if limit is not None}
     for name, limit in limits.items():
         if request.weight > limit:
             return SlotRejectedError(
@@ -70,6 +83,16 @@ def broken(lane: Lane, now: float) -> AdmissionError | None:
                 retry_after=delay,
             )
     return None
+
+
+def no_probe(lane: Lane, breaker: CircuitBreaker) -> AdmissionError:
+    """A breaker that processes share is being tried by as many calls as may."""
+    delay = breaker.policy.reset_after
+    return CircuitOpenError(
+        f"the circuit breaker of bucket {lane.bucket.name!r} is open in all processes that share "
+        f"it, and as many calls try it as may; the next one may be tried in {delay:.3g} s",
+        retry_after=delay,
+    )
 
 
 def refuse_late(lane: Lane, waited: float, policy: OverloadPolicy, wait: float) -> AdmissionError:
@@ -138,7 +161,11 @@ def no_room(lane: Lane, used: int, max_concurrent: int, wait: float | None) -> A
     """No slot is free, and the strategy is not to wait."""
     bucket = lane.bucket
     limit = max_concurrent if bucket.limit is None else bucket.limit
-    keys = "".join(f", {each.used} of {each.most} for {_name_key(each.name)}" for each in lane.keys)
+    keys = "".join(
+        f", {each.used} of {each.limit} for {name_key(each.name)}"
+        for each in lane.keys
+        if each.limit is not None
+    )
     return SlotRejectedError(
         f"no slot is free in bucket {bucket.name!r} ({bucket.used} of {limit} in use, "
         f"{used} of {max_concurrent} in all{keys}) and the strategy is 'reject'; try again later, "
@@ -226,8 +253,3 @@ def _describe_pace(waiter: Waiter) -> str:
     if lane.bucket.paused_until is not None or not rates:
         return f"the pause of bucket {lane.bucket.name!r}"
     return f"the rate of {rates} in bucket {lane.bucket.name!r}"
-
-
-def _name_key(name: tuple[str, object]) -> str:
-    scope, value = name
-    return f"the key of tool {scope!r}" if scope else f"key {value!r}"

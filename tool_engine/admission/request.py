@@ -66,6 +66,8 @@ class AdmissionRequest(msgspec.Struct):
     """The slot of the call that makes this one; its place in line is inherited."""
     key: str | None = None
     """What the call shares with others of its conversation, say: see `KeyLimits`."""
+    shared: tuple[tuple[str, str], ...] = ()
+    """Its keys whose limits processes share: of which field, and what value."""
     tool_name: str | None = None
     tool_key: Any = None
     """What calls of the tool must have in common to count against `tool_key_limit`."""
@@ -121,15 +123,17 @@ class AdmissionRequest(msgspec.Struct):
             key = config.key_of(context) if key is None else key
             is_bypass = context.caller_type in config.bypass_caller_types
         name = DEFAULT_BUCKET if bucket is None else bucket
+        shared = config.shared_keys_of(context, key)
         return cls(
             bucket=name,
             priority=DEFAULT_PRIORITY if priority is None else priority,
             weight=weight,
-            lane=_choose_lane(config, name, key),
+            lane=_choose_lane(config, name, key, shared=shared),
             line=name,
             is_bypass=is_bypass,
             timeout=timeout,
             key=key,
+            shared=shared,
             call_id=None if context is None else context.call_id,
         )
 
@@ -180,31 +184,42 @@ class AdmissionRequest(msgspec.Struct):
         key = config.key_of(context)
         if self.owner is not None and tool_key is not None:
             tool_key = OwnKey(self.owner, tool_key)
+        shared = config.shared_keys_of(context, key)
         return msgspec.structs.replace(
             self,
             priority=priority,
             key=key,
+            shared=shared,
             tool_key=tool_key,
             parent=parent,
             is_bypass=context.caller_type in config.bypass_caller_types,
-            lane=_choose_lane(config, self.line, key, _qualify_key(self, tool_key)),
+            lane=_choose_lane(config, self.line, key, _qualify_key(self, tool_key), shared=shared),
             spot=None,
         )
 
     def under(self, config: ConcurrencyConfig) -> AdmissionRequest:
         """The same request after a change of the configuration."""
-        lane = _choose_lane(config, self.line, self.key, _qualify_key(self, self.tool_key))
+        own = _qualify_key(self, self.tool_key)
+        lane = _choose_lane(config, self.line, self.key, own, shared=self.shared)
         return msgspec.structs.replace(self, lane=lane, spot=None)
 
 
 def _choose_lane(
-    config: ConcurrencyConfig, line: str, key: str | None = None, own: Any = None
+    config: ConcurrencyConfig,
+    line: str,
+    key: str | None = None,
+    own: Any = None,
+    *,
+    shared: tuple[tuple[str, str], ...] = (),
 ) -> Any:
+    lane: Any
     if config.strategy == "fair":
-        return (line, key, own, "fair")
-    if config.has_keys:
-        return (line, key, own)
-    return line if own is None else (line, None, own)
+        lane = (line, key, own, "fair")
+    elif config.has_keys:
+        lane = (line, key, own)
+    else:
+        lane = line if own is None else (line, None, own)
+    return (lane, shared) if shared else lane
 
 
 def _qualify_key(request: AdmissionRequest, tool_key: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tool_engine.admission.key import Key
+from tool_engine.admission.key import Key, name_key
 from tool_engine.admission.lines import Bucket, Lane, Line
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.admission.waiting import Waiter
@@ -193,7 +193,7 @@ class Reason(NamedTuple):
         full = self.full
         if isinstance(full, Key) and not full.name[0] and full not in waiter.lane.keys:
             # Whose key that is, is no business of the caller of this one.
-            text = text.replace(_name_key(full), "the key of that call")
+            text = text.replace(name_key(full.name), "the key of that call")
         where = "comes first"
         if first.lane is waiter.lane:
             where = "is the first of its line"
@@ -252,19 +252,7 @@ def _reason_in(line: Line, first: Waiter, now: float) -> Reason:
             cause = f"{'the pause' if pause >= delay else 'the rate'} of bucket {bucket.name!r}"
         return Reason(first, f"{cause} lets the next call through in {delay:.2f} s")
     if bucket.has_room(first.weight):
-        units = "unit" if bucket.lease.units == 1 else "units"
-        if bucket.lease.is_local:
-            text = (
-                f"bucket {bucket.name!r} has {bucket.used} of {bucket.lease.units} {units} in use"
-            )
-            why = "the database that shares its limit with other processes does not answer"
-            return Reason(first, f"{text} of this process alone, for {why}", bucket)
-        return Reason(
-            first,
-            f"bucket {bucket.name!r} has {bucket.lease.units} {units} of a limit that it shares "
-            f"with other processes, with {bucket.used} in use, and waits for more",
-            bucket,
-        )
+        return Reason(first, bucket.lease.describe_lack(first), bucket)
     text = _describe_full(f"bucket {bucket.name!r}", bucket.used, bucket.limit, first.weight)
     if bucket.adaptive is not None:
         text = f"{text} ({bucket.adaptive})"
@@ -278,18 +266,16 @@ def _reason_of_keys(lane: Lane, first: Waiter) -> Reason:
         head = _first_of(each, first)
         for key in each.keys:
             if key.used + head.weight > key.most:
+                if key.resource is not None:
+                    leases = lane.bucket.lease.desk
+                    return Reason(head, leases.describe_key(key), key)
                 return Reason(
-                    head, _describe_full(_name_key(key), key.used, key.limit, head.weight), key
+                    head, _describe_full(name_key(key.name), key.used, key.limit, head.weight), key
                 )
-    return Reason(first, f"a call of {_name_key(lane.keys[-1])} has lent its slot out")
+    return Reason(first, f"a call of {name_key(lane.keys[-1].name)} has lent its slot out")
 
 
 def _describe_full(name: str, used: int, limit: Any, weight: int) -> str:
     if used >= limit:
         return f"{name} is full ({used} of {limit})"
     return f"{name} has no room for weight {weight} ({used} of {limit} in use)"
-
-
-def _name_key(key: Key) -> str:
-    scope, value = key.name
-    return f"the key of tool {scope!r}" if scope else f"key {value!r}"

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.admission.breaker import STATES
 from tool_engine.admission.forecast import Forecast
-from tool_engine.admission.key import Key
+from tool_engine.admission.key import SHARED, Key
 from tool_engine.admission.lines import Bucket, Lane
 from tool_engine.admission.pool import SlotPool
 from tool_engine.admission.slot import ACTIVE, BYPASS, PARKED, ZOMBIE, ConcurrencySlot, Order
@@ -189,7 +190,7 @@ class ControllerView:
         tool_keys: dict[str, dict[str, Any]] = {}
         for key in self._layout.keys.values():
             scope, value = key.name
-            if value is not None:
+            if value is not None and not scope.startswith(SHARED):
                 rows = tool_keys.setdefault(scope, {}) if scope else keys
                 rows[str(value)] = {
                     "current": key.used,
@@ -366,17 +367,26 @@ def _order_of(waiter: Waiter) -> Order:
     return waiter.order
 
 
+def _state_of_breaker(bucket: Bucket, now: float) -> str | None:
+    """Return the worse of its own and the one that it shares with other processes."""
+    breakers = [bucket.breaker, None if bucket.lease is None else bucket.lease.breaker]
+    states = [breaker.state(now) for breaker in breakers if breaker is not None]
+    return max(states, key=STATES.index, default=None)
+
+
 def _describe_bucket(bucket: Bucket, now: float) -> dict[str, Any]:
     paused = 0.0 if bucket.paused_until is None else max(0.0, bucket.paused_until - now)
     waits = sorted(bucket.waits)
     return {
-        "leased": None if bucket.lease is None else bucket.lease.units,
+        "leased": bucket.lease.units
+        if bucket.lease is not None and bucket.lease.is_shared
+        else None,
         "rejected": bucket.rejected,
         "wait_p50": percentile(waits, 0.5),
         "wait_p95": percentile(waits, 0.95),
         "wait_p99": percentile(waits, 0.99),
         "paused_for": paused,
-        "breaker": None if bucket.breaker is None else bucket.breaker.state(now),
+        "breaker": _state_of_breaker(bucket, now),
         "adaptive": None if bucket.adaptive is None else bucket.adaptive.to_dict(),
         "overload": None if bucket.overload is None else bucket.overload.to_dict(now),
     }

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import ConfigurationError, MissingExtraError
+from tool_engine.errors import MissingExtraError
 from tool_engine.model.settings.cluster import ClusterConfig
 
 _ROOM: Final = "tool_engine.admission.cluster"
@@ -28,15 +28,8 @@ def make_cluster_controller(
         clock: Seconds, monotonic.
 
     Raises:
-        ConfigurationError: It has limits that are not shared yet.
         MissingExtraError: The library for it is not installed.
     """
-    for field in ("key_limits", "bucket_rates", "breakers"):
-        if getattr(cluster, field):
-            raise ConfigurationError(
-                f"cluster.{field} is not shared between processes yet; leave it out, or write it "
-                "into ConcurrencyConfig, where it holds in each process"
-            )
     try:
         controllers = import_module(f"{_ROOM}.controller")
         member = import_module(f"{_ROOM}.member").ClusterMember

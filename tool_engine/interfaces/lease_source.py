@@ -1,38 +1,75 @@
 """Where do units of limits come from that several processes share?
 
-A process keeps its own controller. Of a bucket that is shared, it may use as many units as it has
-on lease: within them calls start and end as in any other bucket, and nothing is asked. Only a call
-that waits for nothing but units has a place in the line of all processes.
+A process keeps its own controller. Of a *resource* that is shared, such as `bucket:ai`, it may use
+as many units as it has on lease: within them calls start and end as in any other bucket, and
+nothing is asked. Only a call that waits for nothing else has a place in the line of all processes.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from tool_engine.errors import AdmissionError
+
+
+class SharedLimits(Protocol):
+    """What processes share: of buckets by their names, of keys by the field that calls share."""
+
+    @property
+    @abstractmethod
+    def buckets(self) -> Mapping[str, int]:
+        """How many units of a bucket may be in use."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> Mapping[str, int]:
+        """How many units may be in use of calls with one value of a field."""
+
+    @property
+    @abstractmethod
+    def rates(self) -> Mapping[str, Any]:
+        """The `ToolRate` of a bucket."""
+
+    @property
+    @abstractmethod
+    def breakers(self) -> Mapping[str, Any]:
+        """The `BreakerPolicy` of a bucket."""
 
 
 class LeaseHolder(Protocol):
     """What a controller offers to the source of its units; called on its event loop."""
 
     @abstractmethod
-    def count_used(self, bucket: str) -> int:
-        """Return how many units of a bucket are in use."""
+    def share(self, limits: SharedLimits) -> None:
+        """Note that the processes share other limits than before.
+
+        What runs in a bucket that was not shared counts for none of the units.
+        """
 
     @abstractmethod
-    def start(self, waiter: Any, units: int) -> bool:
+    def count_used(self, resource: str) -> int:
+        """Return how many units of a resource are in use."""
+
+    @abstractmethod
+    def start(self, waiter: Any, units: Mapping[str, int], probe: int | None = None) -> bool:
         """Start a call whose turn has come among all processes.
 
         Args:
             waiter: What `LeaseSource.ask` was given.
-            units: How many units of its bucket are on lease by now, with those for it.
+            units: How many units of its resources are on lease by now, with those for it.
+            probe: It tries whether the breaker may close: what `LeaseSource.end_probe` is to be
+                given at its end. None: it does not.
 
         Returns:
             False: it cannot start just now, or waits no more. The source takes its place back; if
             it still waits, it asks anew once it could start.
         """
+
+    @abstractmethod
+    def ask_anew(self, waiter: Any) -> None:
+        """Let a call ask anew whose units were lost before it could start."""
 
     @abstractmethod
     def keep_waiting(self, waiter: Any) -> None:
@@ -55,6 +92,15 @@ class LeaseHolder(Protocol):
         """Give no slots of a bucket for some time: its service asks all processes for that."""
 
     @abstractmethod
+    def turn_breaker(self, bucket: str, left: float | None) -> None:
+        """Note that the shared breaker of a bucket has opened or closed.
+
+        Args:
+            bucket: The bucket.
+            left: Seconds until calls may be tried; None: it is closed.
+        """
+
+    @abstractmethod
     def lose_all(self) -> list[Any]:
         """Take note that other processes may have all units by now.
 
@@ -64,11 +110,11 @@ class LeaseHolder(Protocol):
         """
 
     @abstractmethod
-    def set_units(self, bucket: str, units: int, *, is_wanted: bool) -> None:
+    def set_units(self, resource: str, units: int, *, is_wanted: bool) -> None:
         """Take note of how many units are on lease; those that wait may start.
 
         Args:
-            bucket: The bucket.
+            resource: The resource.
             units: How many.
             is_wanted: Whether another process waits for them, or a call for more at once than are
                 idle: what is idle, or comes free, is given back until the next call of this method.
@@ -83,12 +129,8 @@ class LeaseSource(Protocol):
 
     @property
     @abstractmethod
-    def buckets(self) -> Collection[str]:
-        """The names of the buckets that are shared."""
-
-    @abstractmethod
-    def limit_of(self, bucket: str) -> int | None:
-        """Return how many units of a bucket there are in all processes; None: any number."""
+    def limits(self) -> SharedLimits:
+        """What the processes share."""
 
     @abstractmethod
     def attach(self, holder: LeaseHolder) -> None:
@@ -96,17 +138,21 @@ class LeaseSource(Protocol):
 
     @abstractmethod
     def refuse(self, bucket: str) -> AdmissionError | None:
-        """Return why no call of a bucket can be given units now, nor soon; None: one can."""
+        """Return why a call of a bucket can be given no units now, nor soon; None: it can."""
 
     @abstractmethod
-    def ask(self, waiter: Any, *, is_strict: bool) -> None:
-        """Note that a call waits for units, and for nothing else.
+    def ask(
+        self, waiter: Any, units: Mapping[str, int], breaker: str | None, *, is_strict: bool
+    ) -> None:
+        """Note that a call waits for units, all of them at once, and for nothing else.
 
         Args:
+            units: How many of which resource; of `rate:NAME`, starts.
+            breaker: The shared breaker that it must pass; None: there is none.
             is_strict: It is refused if it has to wait. So `keep_waiting` is to be called only when
                 no process has units idle.
-            waiter: The call: its `weight`, `order`, `request` and `lane.bucket.name`; `resumes` is
-                set for one that has run before, which goes first.
+            waiter: The call: its `order` and `request`; `resumes` is set for one that has run
+                before, which goes first.
         """
 
     @abstractmethod
@@ -114,5 +160,13 @@ class LeaseSource(Protocol):
         """Note that a call that has asked waits no more."""
 
     @abstractmethod
-    def give_back(self, bucket: str, units: int) -> None:
+    def give_back(self, resource: str, units: int) -> None:
         """Take units back that were on lease, and are wanted elsewhere."""
+
+    @abstractmethod
+    def trip(self, breaker: str) -> None:
+        """Open a shared breaker everywhere: too many calls of this process failed in a row."""
+
+    @abstractmethod
+    def end_probe(self, probe: int, outcome: bool | None) -> None:
+        """Note what became of a call that tried a breaker; None: it says nothing."""

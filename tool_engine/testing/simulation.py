@@ -120,7 +120,8 @@ class _Replay:
         config: ConcurrencyConfig,
         services: Services | None,
     ) -> None:
-        self._calls, self._medians, self._config = calls, medians, config
+        self._calls, self._medians = calls, medians
+        self._config = msgspec.structs.replace(config, cluster=None)  # one process alone
         self._works = (None,) * len(calls) if services is None else services.works
         known = {} if services is None else services.by_bucket
         self._stations = {bucket: Station(service) for bucket, service in known.items()}

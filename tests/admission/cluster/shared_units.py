@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Any
 
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.errors import AdmissionError
 from tool_engine.interfaces.lease_source import LeaseHolder
+
+MANY = 1_000_000
 
 
 class SharedUnits:
@@ -54,7 +57,8 @@ class SharedUnits:
         for bucket in self.limits:
             for member in self.members:
                 wanted = self._is_wanted(bucket, member)
-                member.holder.set_units(bucket, member.units[bucket], is_wanted=wanted)
+                units = member.units[bucket]
+                member.holder.set_units(f"bucket:{bucket}", units, is_wanted=wanted)
         asyncio.get_running_loop().call_soon(self._let_wait, [each[3] for each in self.asked])
 
     def _let_wait(self, waiters: list[Any]) -> None:
@@ -73,7 +77,7 @@ class SharedUnits:
                 return
             self.asked.remove(entry)
             member.units[bucket] += waiter.weight
-            member.holder.start(waiter, member.units[bucket])
+            member.holder.start(waiter, {f"bucket:{bucket}": member.units[bucket]})
 
     def _is_wanted(self, bucket: str, member: Member) -> bool:
         asked = [each for each in self.asked if each[3].lane.bucket.name == bucket]
@@ -94,11 +98,8 @@ class Member:
         self.refusal: AdmissionError | None = None
 
     @property
-    def buckets(self) -> Collection[str]:
-        return self._shared.limits
-
-    def limit_of(self, bucket: str) -> int | None:
-        return None
+    def limits(self) -> ClusterLimits:
+        return ClusterLimits(0, buckets=dict.fromkeys(self._shared.limits, MANY))
 
     def attach(self, holder: LeaseHolder) -> None:
         self.holder = holder
@@ -106,7 +107,9 @@ class Member:
     def refuse(self, bucket: str) -> AdmissionError | None:
         return self.refusal
 
-    def ask(self, waiter: Any, *, is_strict: bool) -> None:
+    def ask(
+        self, waiter: Any, units: Mapping[str, int], breaker: str | None, *, is_strict: bool
+    ) -> None:
         self._shared.count += 1
         self.asked += 1
         self._shared.asked.append((waiter.resumes is None, self._shared.count, self, waiter))
@@ -116,6 +119,12 @@ class Member:
         self._shared.asked = [each for each in self._shared.asked if each[3] is not waiter]
         self._shared.look_later()
 
-    def give_back(self, bucket: str, units: int) -> None:
-        self.units[bucket] -= units
+    def give_back(self, resource: str, units: int) -> None:
+        self.units[resource.removeprefix("bucket:")] -= units
         self._shared.look_later()
+
+    def trip(self, breaker: str) -> None:
+        raise AssertionError(breaker)
+
+    def end_probe(self, probe: int, outcome: bool | None) -> None:
+        raise AssertionError(probe, outcome)

@@ -266,7 +266,7 @@ class Fleet:
         for controller, member in zip(self.controllers, self.shared.members, strict=True):
             check(controller, has_shrunk=True)
             for bucket in self.shared.limits:
-                assert member.holder.count_used(bucket) <= member.units[bucket]
+                assert member.holder.count_used(f"bucket:{bucket}") <= member.units[bucket]
         for bucket, limit in self.shared.limits.items():
             units = sum(member.units[bucket] for member in self.shared.members)
             most = 4 if bucket == "ai" else limit  # it may have been lowered a moment ago

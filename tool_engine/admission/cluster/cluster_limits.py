@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from tool_engine.config import ConcurrencyConfig
@@ -96,6 +98,11 @@ def limits_of(config: ConcurrencyConfig, cluster: ClusterConfig) -> ClusterLimit
         strategy=config.strategy if config.strategy in STRATEGIES else STRATEGIES[0],
         aging=config.aging_interval,
     )
+
+
+def read_limits(limits: ClusterLimits) -> tuple[Any, ...]:
+    """Return what the fields of a `ClusterConfig` say of limits, from the revision on."""
+    return limits.revision, limits.buckets, limits.keys, limits.rates, limits.breakers
 
 
 def is_rate(resource: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.admission.cluster.cluster_limits import limits_of
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits, limits_of, read_limits
 from tool_engine.admission.cluster.member import ClusterMember
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest
@@ -54,6 +54,7 @@ class ClusterController(ToolConcurrencyController):
         super().__init__(config, clock=clock, leases=member)
         self.member, self._lost_slots = member, member.lost_slots
         self._look_at = 0.0
+        member.on_adopt = self._adopt
         self.lost = 0
         """How many calls have ended whose units others may have had by then."""
 
@@ -130,13 +131,23 @@ class ClusterController(ToolConcurrencyController):
             self.member.configure(limits_of(config, then))
         super().configure(config)
 
+    def _adopt(self, limits: ClusterLimits) -> None:
+        """Go by limits that another process has brought."""
+        cluster = self.config.cluster
+        if cluster is not None and cluster.revision < limits.revision:
+            fields = dict(zip(_MOVABLE, read_limits(limits), strict=True))
+            changed = msgspec.structs.replace(cluster, **fields)
+            super().configure(msgspec.structs.replace(self.config, cluster=changed))
+
     def pause_bucket(self, name: str, seconds: float) -> None:
         """Give no slots of a bucket for some time: of one that is shared, in all processes.
 
         0 ends the pause in this process alone: the others have heard of a service that has no room.
         """
         super().pause_bucket(name, seconds)
-        if seconds > 0 and name in self.member.buckets:
+        limits = self.member.limits
+        is_shared = any(name in each for each in (limits.buckets, limits.rates, limits.breakers))
+        if seconds > 0 and is_shared:
             self.member.pause(name, min(seconds, self.config.max_bucket_pause))
 
     def pause(self) -> None:

@@ -437,7 +437,9 @@ class Holder:
                 account = self.accounts[resource]
                 account.spent += units
                 account.returned += units
-                self.outbox.give_back(resource, is_urgent=resource in self.wanted)
+                # A start counts until a period after it was heard of.
+                is_urgent = resource in self.wanted or resource in self.short
+                self.outbox.give_back(resource, is_urgent=is_urgent)
             else:
                 self.used[resource] = self.used.get(resource, 0) + units
             self._idle_since.pop(resource, None)

@@ -1,4 +1,4 @@
-"""Which units of a shared limit may this process use, and which of its calls wait for more?
+"""How does a controller use limits that its process shares with others?
 
 A lease moves the limit of a bucket, and that is all that the way of a call sees of it. What waits
 for nothing but units has a place in the line of all processes; what something of this process holds
@@ -8,144 +8,20 @@ up has none, for it could not start when its turn comes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tool_engine.admission import refusal
+from tool_engine.admission.cluster.lease import Lease
+from tool_engine.admission.key import SHARED, Key, name_resource
 from tool_engine.admission.lines import Bucket, Lane
-from tool_engine.admission.slot import ConcurrencySlot, Order
+from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.admission.waiting import Waiter
-from tool_engine.interfaces.lease_source import LeaseSource
+from tool_engine.errors import AdmissionError
+from tool_engine.interfaces.lease_source import LeaseSource, SharedLimits
 
 if TYPE_CHECKING:
     from tool_engine.admission.pool import SlotPool
-
-
-class Lease:
-    """The units of one bucket that this process may use.
-
-    Args:
-        bucket: The bucket.
-        desk: What passes on what is asked.
-    """
-
-    __slots__ = (
-        *("_bucket", "_desk", "_lost", "_places", "_unasked"),
-        *("asked_units", "is_local", "is_wanted", "most", "units"),
-    )
-
-    def __init__(self, bucket: Bucket, desk: LeaseDesk) -> None:
-        self._bucket = bucket
-        self._desk = desk
-        self.units = 0
-        self.most = 0
-        """The most that may be in use: units that others may have by now count beside those."""
-        self.is_local = False
-        """Whether its source cannot be reached, and this process has the limit to itself."""
-        self.is_wanted = False
-        """Whether what is idle goes back."""
-        self._lost: set[ConcurrencySlot] = set()
-        """Slots whose units others may have, and whose work has not ended."""
-        self._places: set[Waiter] = set()
-        """Those that have a place in the line of all processes."""
-        self.asked_units = 0
-        """The units that those wait for."""
-        # Of lanes without keys, where not only the first may go. The first of the others is known.
-        self._unasked: list[tuple[Order, Waiter]] = []
-
-    def find_limit(self) -> int | None:
-        """Return how many units there are at most for this process; None: any number."""
-        own, shared = self._bucket.limit, self._desk.source.limit_of(self._bucket.name)
-        return min((each for each in (own, shared) if each is not None), default=None)
-
-    def note_waiter(self, waiter: Waiter) -> None:
-        """Take note of a call that has come to wait."""
-        is_blocked = self._bucket.offered is None and waiter.lane.offered is not None
-        if self.remember(waiter) and is_blocked:
-            self.ask_source()
-
-    def remember(self, waiter: Waiter) -> bool:
-        """Have a call asked for in its turn; False: its line is asked who is its first."""
-        is_alone = bool(waiter.lane.keys) or waiter.lane.above is not self._bucket
-        if not is_alone:
-            heappush(self._unasked, (waiter.order, waiter))
-        return not is_alone
-
-    def note_blocked(self) -> None:
-        """Take note that the bucket may wait for units: it asks once all else is settled."""
-        self._desk.hold_up(self._bucket)
-
-    def ask_source(self) -> None:
-        """Give a place to each call that waits for nothing but units."""
-        bucket, unasked, desk = self._bucket, self._unasked, self._desk
-        if len(self._places) >= bucket.waiting:
-            return
-        for order, line in bucket.entries:
-            if line.offered == order and (not isinstance(line, Lane) or line.keys):
-                heappush(unasked, (line.head.order, line.head))
-        while unasked:
-            waiter = unasked[0][1]
-            if waiter.is_waiting and waiter not in self._places:
-                if not desk.has_room_for(waiter, self.asked_units):
-                    return
-                self._places.add(waiter)
-                self.asked_units += waiter.weight
-                desk.ask_for(waiter)
-            heappop(unasked)
-
-    def take_place(self, waiter: Waiter) -> bool:
-        """Take the place of a waiter from it; False: it has none."""
-        if waiter not in self._places:
-            return False
-        self._places.remove(waiter)
-        self.asked_units -= waiter.weight
-        return True
-
-    def withdraw(self, waiter: Waiter) -> None:
-        """Give up the place of a waiter, if it has one."""
-        self._desk.end_asking(waiter)
-        if self.take_place(waiter):
-            self._desk.source.withdraw(waiter)
-
-    def has_place(self, waiter: Waiter) -> bool:
-        """Return whether a waiter has a place in the line of all processes."""
-        return waiter in self._places
-
-    def set_units(self, units: int) -> None:
-        """Take note of how many units are on lease."""
-        self.units = units
-        self.most = units + self.count_lost()
-        self._bucket.update_most()
-
-    def count_lost(self) -> int:
-        """Return how many units are in use that others may have by now."""
-        return sum(slot.weight for slot in self._lost)
-
-    @property
-    def is_watched(self) -> bool:
-        """True if the end of each call is to be heard of."""
-        return self.is_wanted or bool(self._lost)
-
-    def lose(self, slots: Iterable[ConcurrencySlot]) -> None:
-        """Take note that others may have all units, with those of some slots."""
-        self._lost.update(slots)
-        self.set_units(0)
-
-    def take_back(self, slot: ConcurrencySlot) -> None:
-        """Take note that a slot uses no units any more."""
-        if slot in self._lost:
-            self._lost.remove(slot)
-            self.set_units(self.units)
-            if not self._lost:
-                self._desk.gate(self._bucket)
-        self.return_idle()
-
-    def return_idle(self) -> None:
-        """Give back what is idle, if it is wanted."""
-        idle = self.most - self._bucket.used
-        if self.is_wanted and idle > 0:
-            self.set_units(self.units - idle)
-            self._desk.source.give_back(self._bucket.name, idle)
 
 
 class LeaseDesk:
@@ -156,11 +32,28 @@ class LeaseDesk:
         source: Where its units come from.
     """
 
-    __slots__ = ("_asking", "_counts", "_held_up", "_pool", "source")
+    __slots__ = (
+        *("_asking", "_counts", "_held_up", "_lost", "_pool", "_wanted"),
+        *("granting", "is_local", "limits", "probe", "source", "units"),
+    )
 
     def __init__(self, pool: SlotPool, source: LeaseSource) -> None:
         self._pool = pool
         self.source = source
+        self.limits = source.limits
+        """What is shared."""
+        self.units: dict[str, int] = {}
+        """The units of keys that are on lease, by resource."""
+        self._lost: Counter[str] = Counter()
+        """Those in use that others may have by now."""
+        self._wanted: set[str] = set()
+        """The resources of keys of which what is idle goes back."""
+        self.is_local = False
+        """Whether its source cannot be reached, and this process has the limits to itself."""
+        self.granting: Waiter | None = None
+        """The call that starts just now because its turn has come among all processes."""
+        self.probe: int | None = None
+        """That call tries a breaker; None: it does not."""
         self._asking: dict[Waiter, Callable[[], None] | None] = {}
         """Calls of which it is not known yet whether they wait, and what is called if they do."""
         self._counts: Counter[Any] = Counter()
@@ -168,13 +61,78 @@ class LeaseDesk:
         self._held_up: set[Bucket] = set()
         """Buckets in which calls wait that could not have started when their turn came."""
         pool.leases = pool.layout.leases = self
-        for name in source.buckets:
-            pool.layout.bucket(name)
+        self.share(source.limits)
         source.attach(self)
 
-    def lease_of(self, bucket: Bucket) -> Lease | None:
-        """Return the lease of a bucket that is made; None: it is not shared."""
-        return Lease(bucket, self) if bucket.name in self.source.buckets else None
+    # What is shared?
+
+    def share(self, limits: SharedLimits) -> None:
+        """Share other limits than before."""
+        self.limits, layout = limits, self._pool.layout
+        for name in (*limits.buckets, *limits.rates, *limits.breakers):
+            layout.bucket(name)
+        for bucket in layout.buckets.values():
+            self.set_up(bucket)
+            layout.gate(bucket)
+        for key in layout.keys.values():
+            self.limit_key(key)
+        self._pool.hand_over_all()
+
+    def set_up(self, bucket: Bucket) -> None:
+        """Give a bucket the lease that it needs by now; one that it has stays."""
+        limits, name = self.limits, bucket.name
+        is_needed = limits.keys or any(
+            name in each for each in (limits.buckets, limits.rates, limits.breakers)
+        )
+        if bucket.lease is None and is_needed:
+            bucket.lease = Lease(bucket, self)
+        if bucket.lease is not None:
+            bucket.lease.share()
+
+    def limit_key(self, key: Key) -> None:
+        """Let the limit of a key that is shared move with the units that are here."""
+        scope, value = key.name
+        if scope.startswith(SHARED):
+            kind = scope.removeprefix(SHARED)
+            limit = self.limits.keys.get(kind)
+            key.set_limit(limit)
+            key.resource = None if limit is None else name_resource(kind, value)
+            self._move_limit(key)
+
+    def _move_limit(self, key: Key) -> None:
+        if (resource := key.resource) is not None:
+            key.most = self.units.get(resource, 0) + self._lost[resource]
+
+    def describe_key(self, key: Key) -> str:
+        """Return what a call waits for that waits for units of a key, as the end of a sentence."""
+        units = self.units.get(key.resource or "", 0)
+        return (
+            f"key {key.name[1]!r} has {units} of a limit of {key.limit} that it shares with other "
+            f"processes, with {key.used} in use, and waits for more"
+        )
+
+    def list_slots(self) -> Iterator[ConcurrencySlot]:
+        """Yield the slots that are listed, in no order."""
+        yield from self._pool.held
+
+    def needs_of(self, waiter: Waiter) -> tuple[dict[str, int], str | None]:
+        """Return how many units of which resources a call needs, and the breaker it must pass."""
+        lane: Lane = waiter.lane
+        bucket, is_new = lane.bucket, waiter.resumes is None
+        lease: Lease = bucket.lease
+        units = {key.resource: waiter.weight for key in lane.keys if key.resource is not None}
+        if lease.is_shared:
+            units[f"bucket:{bucket.name}"] = waiter.weight
+        if lease.throttle is not None and is_new:
+            units[f"rate:{bucket.name}"] = 1
+        return units, bucket.name if lease.breaker is not None and is_new else None
+
+    def refuse(self, lane: Lane) -> AdmissionError | None:
+        """Return why calls of a lane can be given no units; None: they can, or need none."""
+        lease: Lease | None = lane.bucket.lease
+        if lease is None or not lease.shares(lane):
+            return None
+        return self.source.refuse(lane.bucket.name)
 
     def has_room_for(self, waiter: Waiter, asked: int) -> bool:
         """Return whether a call could start now, beside all that have asked, if it had its units.
@@ -201,15 +159,17 @@ class LeaseDesk:
         """Give places to those that were held up."""
         held_up, self._held_up = self._held_up, set()
         for bucket in held_up:
-            if bucket.lease is not None and bucket.offered is None and bucket.entries:
+            if bucket.lease is not None and bucket.waiting:
                 bucket.lease.ask_source()
 
     # A call asks before it waits.
 
     def ask_for(self, waiter: Waiter) -> None:
         """Give a call a place in the line of all processes."""
+        units, breaker = self.needs_of(waiter)
         is_strict = waiter.is_queued and self._pool.has_to_go(waiter, len(self._asking))
-        self.source.ask(waiter, is_strict=is_strict)
+        is_strict |= breaker is not None and not waiter.lane.bucket.lease.breaker.is_closed
+        self.source.ask(waiter, units, breaker, is_strict=is_strict)
 
     def begin_asking(self, waiter: Waiter) -> bool:
         """Have a call that has come just now ask whether it waits; False: that is known."""
@@ -245,6 +205,11 @@ class LeaseDesk:
 
     def keep_waiting(self, waiter: Waiter) -> None:
         """Let a call wait that has asked, or refuse it."""
+        if waiter.is_waiting and self._is_no_probe(waiter):
+            pool = self._pool
+            breaker = waiter.lane.bucket.lease.breaker
+            pool.reject_waiter(waiter, refusal.no_probe(waiter.lane, breaker))
+            return
         if waiter not in self._asking:
             return
         pool, on_queued = self._pool, self.end_asking(waiter)
@@ -258,41 +223,64 @@ class LeaseDesk:
 
     def refuse_all(self) -> None:
         """End the wait of calls that the source has a reason to refuse."""
-        for bucket in list(self._pool.layout.buckets.values()):
-            error = None if bucket.lease is None else self.source.refuse(bucket.name)
-            lanes = [lane for lane in self._pool.layout.lanes.values() if lane.bucket is bucket]
-            for waiter in [each for lane in lanes if error for each in lane.waiting_calls()]:
-                if waiter.resumes is None:
+        for lane in list(self._pool.layout.lanes.values()):
+            error = self.refuse(lane)
+            if error is not None:
+                for waiter in [each for each in lane.waiting_calls() if each.resumes is None]:
                     self._pool.reject_waiter(waiter, error)
 
-    def count_used(self, bucket: str) -> int:
-        """Return how many units of a bucket are in use, but for those that were lost."""
-        found = self._pool.layout.bucket(bucket)
-        return found.used - (0 if found.lease is None else found.lease.count_lost())
+    def count_used(self, resource: str) -> int:
+        """Return how many units of a resource are in use, but for those that were lost."""
+        kind, _, name = resource.partition(":")
+        if kind == "bucket":
+            found = self._pool.layout.bucket(name)
+            return found.used - (0 if found.lease is None else found.lease.count_lost())
+        key = self._find_key(name) if kind == "key" else None
+        return 0 if key is None else key.used - self._lost[resource]
 
-    def start(self, waiter: Waiter, units: int) -> bool:
+    def start(self, waiter: Waiter, units: Mapping[str, int], probe: int | None = None) -> bool:
         """Start a call whose units have come; False: it cannot, or waits no more."""
         bucket: Bucket = waiter.lane.bucket
         lease: Lease | None = bucket.lease
         if lease is None or not lease.take_place(waiter):
             return False
-        lease.set_units(units)
-        if self._grant_units(waiter):
+        for resource, count in units.items():
+            self._note_units(resource, count)
+        self.granting, self.probe = waiter, probe
+        shared = [key for key in waiter.lane.keys if key.resource is not None]
+        # Which call of the key is next was decided for all processes.
+        blocked = [lane for key in shared for lane in key.unblock_all()]
+        try:
+            is_started = self._grant_units(waiter)
+        finally:
+            self.granting = self.probe = None
+        for lane in blocked:
+            self._pool.queue.refresh(lane)
+        if is_started:
+            self.ask_again()
             return True
+        self._line_up_again(waiter)
+        return False
+
+    def ask_anew(self, waiter: Waiter) -> None:
+        """Have a call ask anew whose units were lost before it could start."""
+        if waiter.lane.bucket.lease.take_place(waiter):
+            self._line_up_again(waiter)
+            self._pool.give_out()
+
+    def _line_up_again(self, waiter: Waiter) -> None:
         if waiter.is_waiting:
             # It asks anew when the source has heard that it could not start.
             self.keep_waiting(waiter)
         if waiter.is_waiting:
-            lease.remember(waiter)
+            waiter.lane.bucket.lease.remember(waiter)
             self._pool.queue.refresh(waiter.lane)
-            self._held_up.add(bucket)
-        return False
+            self._held_up.add(waiter.lane.bucket)
 
     def set_local(self, is_local: bool) -> None:
-        """Say in explanations whether the process goes by the limits alone."""
-        for bucket in self._pool.layout.buckets.values():
-            if bucket.lease is not None:
-                bucket.lease.is_local = is_local
+        """Go by the limits alone, or by what all processes have."""
+        self.is_local = is_local
+        self._pool.hand_over_all()
 
     def pause(self, bucket: str, seconds: float) -> None:
         """Give no slots of a bucket for some time, as another process says."""
@@ -301,36 +289,108 @@ class LeaseDesk:
         pool.queue.refresh(found)
         pool.give_out()  # room that was kept for a call of the bucket, too
 
+    def turn_breaker(self, bucket: str, left: float | None) -> None:
+        """Open or close the breaker of a bucket, as all processes know it."""
+        found, pool = self._pool.layout.bucket(bucket), self._pool
+        if found.lease is None or found.lease.breaker is None:
+            return
+        found.lease.breaker.turn(None if left is None else pool.clock() + left)
+        pool.refuse_behind_open()
+        pool.queue.refresh(found)
+        pool.give_out()
+
     def lose_all(self) -> list[ConcurrencySlot]:
         """Take note that others may have all units; return the slots that use some."""
         lost: dict[Bucket, list[ConcurrencySlot]] = {}
         for slot in self._pool.held:
-            if slot.lane.bucket.lease is not None:
-                lost.setdefault(slot.lane.bucket, []).append(slot)
+            lane: Lane = slot.lane
+            lease: Lease | None = lane.bucket.lease
+            keys = [key.resource for key in lane.keys if key.resource is not None]
+            if lease is not None and (lease.is_shared or keys) and not lease.is_lost(slot):
+                lost.setdefault(lane.bucket, []).append(slot)
+                self._lost.update(dict.fromkeys(keys, slot.weight))
+        self.units.clear()
+        for key in self._pool.layout.keys.values():
+            self._move_limit(key)
         for bucket in list(self._pool.layout.buckets.values()):
             if bucket.lease is not None:
                 bucket.lease.lose(lost.get(bucket, ()))
                 self.gate(bucket)
         return [slot for slots in lost.values() for slot in slots]
 
+    def take_keys_back(self, slot: ConcurrencySlot, *, was_lost: bool) -> None:
+        """Take note that a slot uses no units of its keys any more."""
+        for key in slot.lane.keys:
+            resource = key.resource
+            if resource is None:
+                continue
+            if was_lost:
+                self._lost.subtract({resource: slot.weight})
+                self._lost += Counter()
+                self._move_limit(key)
+            self._return_idle(key, resource)
+
     def gate(self, bucket: Bucket) -> None:
         """Look again whether the end of each call of a bucket is to be heard of."""
         self._pool.layout.gate(bucket)
 
-    def set_units(self, bucket: str, units: int, *, is_wanted: bool) -> None:
+    def set_units(self, resource: str, units: int, *, is_wanted: bool) -> None:
         """Take note of how many units are on lease, and whether they are wanted elsewhere."""
-        found = self._pool.layout.bucket(bucket)
+        self._note_units(resource, units)
+        kind, _, name = resource.partition(":")
+        if kind == "key":
+            (self._wanted.add if is_wanted else self._wanted.discard)(resource)
+            key = self._find_key(name)
+            if key is not None:
+                self._return_idle(key, resource)
+                if key.waiting:
+                    self._look_again(list(key.lanes))
+            return
+        found = self._pool.layout.bucket(name)
         lease: Lease | None = found.lease
         if lease is None:
             return
         if lease.is_wanted is not is_wanted:
             lease.is_wanted = is_wanted
             self.gate(found)
-        lease.set_units(units)
         lease.return_idle()
-        if found.waiting:
-            self._pool.queue.refresh(found)
+        self._look_again((found,))
+
+    def _look_again(self, lines: Iterable[Bucket | Lane]) -> None:
+        waiting = [line for line in lines if line.waiting]
+        for line in waiting:
+            self._pool.queue.refresh(line)
+        if waiting:
             self._pool.give_out()
+
+    def _note_units(self, resource: str, units: int) -> None:
+        kind, _, name = resource.partition(":")
+        if kind == "key":
+            self.units[resource] = units
+            if not units:
+                del self.units[resource]
+            if (key := self._find_key(name)) is not None:
+                self._move_limit(key)
+        elif (lease := self._pool.layout.bucket(name).lease) is not None:
+            lease.set_units(units)
+
+    def _find_key(self, name: str) -> Key | None:
+        kind, _, value = name.partition(":")
+        return self._pool.layout.keys.get((f"{SHARED}{kind}", value))
+
+    def _return_idle(self, key: Key, resource: str) -> None:
+        units = self.units.get(resource, 0)
+        idle = min(units, units + self._lost[resource] - key.used)
+        if resource in self._wanted and idle > 0:
+            self._note_units(resource, units - idle)
+            self.source.give_back(resource, idle)
+
+    def _is_no_probe(self, waiter: Waiter) -> bool:
+        """Return whether a call would try a breaker that others try already."""
+        lease: Lease | None = waiter.lane.bucket.lease
+        if lease is None or lease.breaker is None or waiter.resumes is not None:
+            return False
+        return not (self.is_local or lease.breaker.is_closed)
 
     def _is_free_for(self, waiter: Waiter) -> bool:
         """Return whether there is room in all, and none is kept for another one before it."""

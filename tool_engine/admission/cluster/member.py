@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import structlog
@@ -20,20 +20,19 @@ from tool_engine.admission.cluster.cluster_database import (
     ClusterConnection,
     Found,
     is_refusal,
-    new_life,
 )
-from tool_engine.admission.cluster.cluster_limits import ClusterLimits
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate
 from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.effects import (
+    Adopt,
     Effect,
-    Lose,
     PauseUntil,
     Refuse,
     Send,
     Start,
+    TurnBreaker,
     Wait,
 )
-from tool_engine.admission.cluster.holder import SURE, Holder
 from tool_engine.admission.cluster.lease_messages import (
     AHEAD,
     IN_LINE,
@@ -44,9 +43,9 @@ from tool_engine.admission.cluster.lease_messages import (
     decode_message,
     encode_message,
 )
-from tool_engine.admission.cluster.leased_call import Call
 from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.admission.cluster.outage import ON_UNAVAILABLE, Outage
+from tool_engine.admission.cluster.process_holder import ProcessHolder
 from tool_engine.admission.cluster.saved_state import load_state, save_state
 from tool_engine.clock import read_uptime
 from tool_engine.errors import AdmissionError, ClusterUnavailableError, ConfigurationError
@@ -56,67 +55,6 @@ from tool_engine.model.checks.bounds import check_choice
 _log: Final = structlog.get_logger("tool_engine.admission.cluster")
 _AGAIN: Final = (0.02, 0.5)
 """Seconds until a lost connection is made again: at first, and at most."""
-
-
-class ProcessHolder(Holder):
-    """The leases of a process whose controller counts what its calls use.
-
-    A call that starts with a unit which is there already is not known here.
-
-    Args:
-        count_used: How many units of a resource its calls use.
-        list_running: Gives numbers to those calls, as they are lost.
-    """
-
-    def __init__(
-        self,
-        process: str,
-        limits: ClusterLimits,
-        count_used: Callable[[str], int],
-        list_running: Callable[[], Iterable[int]],
-        **times: Any,
-    ) -> None:
-        super().__init__(process, limits, new_life=new_life, **times)
-        self._count_used, self._list_running = count_used, list_running
-
-    def idle_of(self, resource: str) -> int:
-        """Return how many units of a resource no call uses, nor is about to."""
-        return super().idle_of(resource) - self._count_used(resource)
-
-    def sure_until(self) -> float:
-        """Return until when units may be used without a look at the clock."""
-        return min(self.valid_until, self._last_seen + self.grace * SURE)
-
-    def ask_for(self, entry: Entry, now: float) -> list[Effect]:
-        """Let a call wait for its units."""
-        effects = self._look_at_clock(now)
-        entry.place, entry.asked_at = next(self._arrivals), now
-        self._let_wait(Call(entry))
-        return self._finish_event(effects, now)
-
-    def note_started(self, numbers: Iterable[int]) -> None:
-        """Forget calls that the controller has started: it counts them from now on."""
-        for number in numbers:
-            call = self.running.pop(number, None)
-            if call is not None:
-                self._uncount_units(call)
-
-    def _uncount_units(self, call: Call) -> None:
-        for resource, units in call.entry.units.items():
-            left = self.used.get(resource, 0) - units
-            if left > 0:
-                self.used[resource] = left
-            else:
-                self.used.pop(resource, None)
-
-    def _end_life(self) -> list[Effect]:
-        numbers = list(self._list_running())
-        for number in numbers:
-            self.running[number] = Call(Entry("", self.process, number, {}, 0, 0.0))
-        effects = super()._end_life()
-        if effects or not numbers:
-            return effects or [Lose(())]
-        return effects
 
 
 class ClusterMember:
@@ -159,11 +97,12 @@ class ClusterMember:
             ttl=ttl,
             idle_time=idle_time,
         )
-        self._connection = ClusterConnection(url, cluster, self._hear_note, self._hear_end)
+        self._url = url
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.cluster = cluster
         """The name of the cluster."""
+        self._connection = self._make_connection()
         self._first_state = save_state(Coordinator(limits, grace=grace, ttl=ttl))
-        self._buckets = frozenset(limits.buckets)
         self._desk: Any = None
         self._count = 0
         self._waiters: dict[int, Any] = {}
@@ -172,7 +111,8 @@ class ClusterMember:
         """Slots whose units were lost, and whose work has not ended."""
         self._known: tuple[int, Coordinator] | None = None
         self._offset = 0.0
-        self._shown: dict[str, tuple[int, bool]] = {}
+        self._shown: dict[str, tuple[int, bool] | None] = {}
+        """What the controller knows of units; None: it may know something else."""
         self._life: str | None = None
         self._ended: asyncio.Event | None = None
         self._lost_by: BaseException = ConnectionResetError("the connection has ended")
@@ -181,6 +121,8 @@ class ClusterMember:
         self._timer: asyncio.TimerHandle | None = None
         self._heard = asyncio.Event()
         """Set once the coordinator has answered, or will not."""
+        self.on_adopt: Callable[[ClusterLimits], object] = id
+        """Hears of other limits than this process knew."""
         self.on_lost: Callable[[Collection[Any]], object] = list
         """Hears of slots whose units others may have by now."""
         self.refusal: ConfigurationError | None = None
@@ -193,13 +135,9 @@ class ClusterMember:
     # What the controller asks: see `interfaces.LeaseSource`.
 
     @property
-    def buckets(self) -> Collection[str]:
-        """The names of the buckets that are shared."""
-        return self._buckets
-
-    def limit_of(self, bucket: str) -> int | None:
-        """Return how many units of a bucket there are in all processes."""
-        return self._holder.limits.limit_of(f"bucket:{bucket}")
+    def limits(self) -> ClusterLimits:
+        """Those that hold in the cluster, as far as this process knows."""
+        return self._holder.limits
 
     def attach(self, holder: LeaseHolder) -> None:
         """Take note of the controller."""
@@ -207,8 +145,6 @@ class ClusterMember:
 
     def refuse(self, bucket: str) -> AdmissionError | None:
         """Return why no call of a bucket gets units; None: it may."""
-        if bucket not in self._buckets:
-            return None
         if self.refusal is not None:
             return ClusterUnavailableError(
                 f"cluster {self.cluster!r}, which shares the limit of bucket {bucket!r}, does not "
@@ -218,8 +154,11 @@ class ClusterMember:
             return self._outage.refuse(self.cluster, bucket)
         return None
 
-    def ask(self, waiter: Any, *, is_strict: bool) -> None:
+    def ask(
+        self, waiter: Any, units: Mapping[str, int], breaker: str | None, *, is_strict: bool
+    ) -> None:
         """Note that a call waits for units, and for nothing else."""
+        self._start_running()
         number = self._numbers.get(waiter)
         if number is not None:
             self._do_later(self._holder.resume(number, read_uptime()))
@@ -227,14 +166,13 @@ class ClusterMember:
         self._count += 1
         number = self._numbers[waiter] = self._count
         self._waiters[number] = waiter
-        self._start_running()
         request = waiter.request
-        units = {f"bucket:{waiter.lane.bucket.name}": waiter.weight}
         standing = RETURNS if waiter.resumes is not None else IN_LINE
         if standing is IN_LINE and request.parent is not None:
             standing = AHEAD
-        entry = Entry("", self._holder.process, number, units, 0, 0.0, standing, request.priority)
-        entry.share, entry.asks = request.key or "", is_strict
+        process = self._holder.process
+        entry = Entry("", process, number, dict(units), 0, 0.0, standing, request.priority)
+        entry.share, entry.asks, entry.breaker = request.key or "", is_strict, breaker
         self._do_later(self._holder.ask_for(entry, read_uptime()))
 
     def withdraw(self, waiter: Any) -> None:
@@ -244,10 +182,18 @@ class ClusterMember:
             del self._waiters[number]
             self._do_later(self._holder.withdraw(number, read_uptime()))
 
-    def give_back(self, bucket: str, units: int) -> None:
+    def give_back(self, resource: str, units: int) -> None:
         """Take units back; the holder sees for itself what is idle."""
-        del bucket, units
+        del resource, units
         self._do_later(self._holder.tick(read_uptime()))
+
+    def trip(self, breaker: str) -> None:
+        """Open a breaker in all processes."""
+        self._do_later(self._holder.trip(breaker, read_uptime()))
+
+    def end_probe(self, probe: int, outcome: bool | None) -> None:
+        """Say what became of a call that tried a breaker."""
+        self._do_later(self._holder.give_back(probe, read_uptime(), outcome))
 
     # What the holder wants.
 
@@ -263,33 +209,49 @@ class ClusterMember:
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
             elif isinstance(effect, Start):
-                self._start_call(effect.number, now)
+                self._start_call(effect, now)
             elif isinstance(effect, Wait):
                 waiter = self._waiters.get(effect.number)
                 if waiter is not None:
                     self._desk.keep_waiting(waiter)
-            elif isinstance(effect, PauseUntil):
-                kind, _, name = effect.resource.partition(":")
-                if kind == "bucket":
-                    self._desk.pause(name, effect.until - now)
-            elif isinstance(effect, Refuse):
-                self._take_refusal(ConfigurationError(effect.reason), is_final=effect.is_final)
+            else:
+                self._take_news(effect, now)
         self._show_units()
         self._set_timer()
 
-    def _start_call(self, number: int, now: float) -> None:
-        waiter, holder = self._waiters.get(number), self._holder
-        if waiter is None:
+    def _take_news(self, effect: Effect, now: float) -> None:
+        """Do what is new in the cluster in this process, too."""
+        if isinstance(effect, PauseUntil):
+            kind, _, name = effect.resource.partition(":")
+            if kind == "bucket":
+                self._desk.pause(name, effect.until - now)
+        elif isinstance(effect, TurnBreaker):
+            self._desk.turn_breaker(effect.breaker, effect.view.left)
+        elif isinstance(effect, Adopt):
+            self._shown = dict.fromkeys(self._shown)
+            self._desk.share(effect.limits)
+            self.on_adopt(effect.limits)
+        elif isinstance(effect, Refuse):
+            self._take_refusal(ConfigurationError(effect.reason), is_final=effect.is_final)
+
+    def _start_call(self, effect: Start, now: float) -> None:
+        number, holder = effect.number, self._holder
+        waiter, call = self._waiters.get(number), holder.running.get(number)
+        if waiter is None or call is None:
             self._do_later(holder.give_back(number, now))
+            if waiter is not None:  # what it was granted was lost meanwhile
+                del self._waiters[number], self._numbers[waiter]
+                self._desk.ask_anew(waiter)
             return
-        bucket = waiter.lane.bucket.name
-        account = holder.accounts.get(f"bucket:{bucket}")
-        if self._desk.start(waiter, 0 if account is None else account.out):
+        accounts = holder.accounts
+        counted = [r for r in call.entry.units if r in accounts and not is_rate(r)]
+        units = {resource: accounts[resource].out for resource in counted}
+        self._shown.update(dict.fromkeys(counted))
+        if self._desk.start(waiter, units, number if effect.is_probe else None):
             del self._waiters[number], self._numbers[waiter]
             holder.note_started([number])
         elif waiter.is_waiting:
             self._do_later(holder.decline(number, now))
-            self._shown.pop(bucket, None)  # so that it may ask again
         else:
             self._waiters.pop(number, None)
             self._numbers.pop(waiter, None)
@@ -297,21 +259,24 @@ class ClusterMember:
 
     def _show_units(self) -> None:
         """Let the controller know what has changed."""
-        holder = self._holder
-        for bucket in self._buckets:
-            resource = f"bucket:{bucket}"
+        holder, limits = self._holder, self._holder.limits
+        resources = {f"bucket:{name}" for name in limits.buckets}
+        for resource in resources.union(holder.accounts, self._shown):
+            if is_rate(resource) or limits.limit_of(resource) is None:
+                continue
             account = holder.accounts.get(resource)
             is_wanted = resource in holder.wanted or resource in holder.short
             units = 0 if account is None else account.out, is_wanted
             if self._is_local:
-                units = holder.limits.limit_of(resource) or 0, False
-            if self._shown.get(bucket) != units:
-                self._shown[bucket] = units
-                self._desk.set_units(bucket, units[0], is_wanted=is_wanted)
+                units = limits.limit_of(resource) or 0, False
+            if self._shown.get(resource, (0, False)) != units:
+                self._shown[resource] = units
+                self._desk.set_units(resource, units[0], is_wanted=is_wanted)
+            if units == (0, False):
+                self._shown.pop(resource, None)  # keys have as many as they have values
 
     def _count_used(self, resource: str) -> int:
-        kind, _, name = resource.partition(":")
-        return int(self._desk.count_used(name)) if kind == "bucket" else 0
+        return int(self._desk.count_used(resource))
 
     def _number_lost(self) -> list[int]:
         slots, numbers = self._desk.lose_all(), []
@@ -387,16 +352,38 @@ class ClusterMember:
     # What the connection brings.
 
     def _start_running(self) -> None:
+        if effects := self._follow_loop():
+            self._do_later(effects)
         if self._running is None or self._running.done():
             self._running = asyncio.get_running_loop().create_task(self._stay_connected())
 
+    def _make_connection(self) -> ClusterConnection:
+        return ClusterConnection(self._url, self.cluster, self._hear_note, self._hear_end)
+
+    def _follow_loop(self) -> list[Effect]:
+        """Connect anew where another event loop runs than before, which has ended."""
+        loop = asyncio.get_running_loop()
+        before, self._loop = self._loop, loop
+        if before is None or before is loop:
+            return []
+        self._connection, self._running, self._timer = self._make_connection(), None, None
+        self._sending, self._heard, self._known = set(), asyncio.Event(), None
+        return self._holder.on_connection_lost(read_uptime())
+
     async def _stay_connected(self) -> None:
+        connection = self._connection
+        try:
+            await self._keep_open(connection)
+        finally:
+            connection.abort()  # its event loop may be about to end
+
+    async def _keep_open(self, connection: ClusterConnection) -> None:
         holder, pause = self._holder, _AGAIN[0]
         while True:
             self._ended = asyncio.Event()
             life = holder.life
             try:
-                await self._connection.open(life, self._first_state)
+                await connection.open(life, self._first_state)
             except ConfigurationError as error:
                 self._take_refusal(error, is_final=True)
                 return
@@ -413,7 +400,7 @@ class ClusterMember:
             self._life, self._known = life, None
             self._apply_effects(holder.on_connected(read_uptime()))
             await self._ended.wait()
-            self._connection.abort()
+            connection.abort()
             self._apply_effects(holder.on_connection_lost(read_uptime()))
             self._note_outage(self._lost_by)
 
@@ -448,7 +435,7 @@ class ClusterMember:
                 self._is_local = False
                 self._desk.lose_all()
                 self._desk.set_local(False)
-                self._shown.clear()
+                self._shown = dict.fromkeys(self._shown)
 
     def _hear_note(self, text: str) -> None:
         if not text:
@@ -525,7 +512,8 @@ class ClusterMember:
             self._timer = loop.call_later(max(due, 0.0), self._tick_clock)
 
     def _tick_clock(self) -> None:
-        self._apply_effects(self._holder.tick(read_uptime()))
+        effects = self._follow_loop()
+        self._apply_effects(effects + self._holder.tick(read_uptime()))
 
     async def close(self) -> None:
         """Give everything back, and leave."""

@@ -18,6 +18,8 @@ from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 from tool_engine.model.settings.databases import DatabaseSource
 
 LOCAL: Final = "local"
+KEYS: Final = ("conversation_id", "caller_id", "workflow_id", "caller_type")
+"""The fields of a caller that calls may share."""
 _UNAVAILABLE: Final = ("refuse", LOCAL)
 _LEAST_TTL: Final = 3.0
 """Times the grace: a process is silent for a third of the ttl before it is in doubt."""
@@ -58,6 +60,8 @@ class ClusterConfig(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=K
         check_count("cluster.revision", self.revision, minimum=0)
         settle(self, "bucket_limits", check_limits("cluster.bucket_limits", self.bucket_limits))
         settle(self, "key_limits", check_limits("cluster.key_limits", self.key_limits))
+        for kind in self.key_limits:
+            check_choice("a name in cluster.key_limits", kind, KEYS)
         settle(self, "bucket_rates", read_rates(self.bucket_rates))
         settle(self, "breakers", read_policies("breakers", self.breakers, BreakerPolicy))
         for field in ("session_grace", "lease_ttl", "idle_time"):

@@ -1,0 +1,156 @@
+"""Do keys, rates and breakers hold for all engines that share them?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.cluster.conftest import BOUND, Make, Service
+from tool_engine import ToolEngine, ToolExecutionContext
+from tool_engine.errors import ConfigurationError
+
+PERIOD = 0.6
+RATE = {"calls": 4, "period": PERIOD}
+BREAKER = {"failures": 2, "reset_after": 0.5}
+
+
+async def load(*engines: ToolEngine) -> None:
+    for engine in engines:
+        await engine.load()
+
+
+def in_conversation(name: str | None) -> ToolExecutionContext:
+    return ToolExecutionContext(conversation_id=name)
+
+
+async def test_calls_with_one_key(make: Make, service: Service) -> None:
+    """One at a time of a conversation, in all processes; others are not held up."""
+    first, second = (
+        make(key_limits={"conversation_id": 1}, bucket_limits={}),
+        make(key_limits={"conversation_id": 1}, bucket_limits={}),
+    )
+    await load(first, second)
+    same = [
+        asyncio.create_task([first, second][i % 2].execute("work", context=in_conversation("a")))
+        for i in range(6)
+    ]
+    await service.until(1)
+    await asyncio.sleep(0.2)
+    assert service.running == 1
+    others = [
+        asyncio.create_task(each.execute("work", context=in_conversation(name)))
+        for each in (first, second)
+        for name in (f"{'b' * 100} {id(each)}", None)
+    ]
+    await service.until(5)
+    service.gate.set()
+    async with asyncio.timeout(BOUND):
+        results = await asyncio.gather(*same, *others)
+    assert [each.error_type for each in results] == [None] * 10
+
+
+async def test_a_key_and_a_bucket_come_in_one_grant(make: Make, service: Service) -> None:
+    """What waits for its key holds no unit of its bucket, which others can have."""
+    limits = {"key_limits": {"conversation_id": 1}, "bucket_limits": {"ai": 2}}
+    first, second = make(**limits), make(**limits)
+    await load(first, second)
+    calls = [asyncio.create_task(first.execute("work", context=in_conversation("a")))]
+    await service.until(1)
+    calls += [
+        asyncio.create_task(each.execute("work", context=in_conversation("a")))
+        for each in (second, first, second)
+    ]
+    await asyncio.sleep(0.1)
+    calls.append(asyncio.create_task(second.execute("work", context=in_conversation("b"))))
+    await service.until(2)
+    assert service.running == 2
+    service.gate.set()
+    async with asyncio.timeout(BOUND):
+        results = await asyncio.gather(*calls)
+    assert [each.error_type for each in results] == [None] * 5
+    assert service.most == 2
+
+
+async def test_a_key_that_stays_asks_nothing(make: Make, service: Service) -> None:
+    engine = make(key_limits={"conversation_id": 1})
+    service.gate.set()
+    await engine.load()
+    context = in_conversation("a")
+    assert (await engine.execute("work", context=context)).is_success
+    member = engine.controller.member  # type: ignore[attr-defined]
+    before = member.statements
+    for _ in range(50):
+        assert (await engine.execute("work", context=context)).is_success
+    assert member.statements - before <= 1  # a heartbeat may come between
+
+
+async def test_no_window_has_more_starts_than_the_rate(make: Make, service: Service) -> None:
+    engines = [make(bucket_limits={}, bucket_rates={"ai": RATE}) for _ in range(3)]
+    starts: list[float] = []
+
+    async def start() -> int:
+        """Note when it starts."""
+        starts.append(time.monotonic())
+        return 1
+
+    for engine in engines:
+        engine.tool(name="start", concurrency={"bucket": "ai"})(start)
+    await load(*engines)
+    began = time.monotonic()
+    async with asyncio.timeout(BOUND):
+        calls = [engines[i % 3].execute("start") for i in range(20)]
+        assert all(result.is_success for result in await asyncio.gather(*calls))
+    for early, late in zip(starts, starts[4:], strict=False):
+        assert late - early >= PERIOD, "five starts within a period"
+    assert time.monotonic() - began <= 4 * (PERIOD + 1.0), "the rate is used"
+
+
+async def test_a_breaker_opens_in_all_and_is_tried_once(make: Make, service: Service) -> None:
+    engines = [make(bucket_limits={}, breakers={"ai": BREAKER}) for _ in range(3)]
+    is_broken, tries = True, 0
+
+    async def fetch() -> int:
+        """Fail while the service is broken."""
+        nonlocal tries
+        tries += 1
+        await asyncio.sleep(0.05)
+        if is_broken:
+            raise ConnectionError("no service")
+        return 1
+
+    for engine in engines:
+        engine.tool(name="fetch", concurrency={"bucket": "ai"})(fetch)
+    await load(*engines)
+    for _ in range(2):
+        assert (await engines[0].execute("fetch")).error_type == "execution_error"
+    for engine in engines[1:]:
+        await until_state(engine, "open")
+        assert (await engine.execute("fetch")).error_type == "circuit_open"
+    for is_broken in (True, False):
+        for engine in engines:
+            await until_state(engine, "half_open")
+        tries = 0
+        async with asyncio.timeout(BOUND):
+            results = await asyncio.gather(*(each.execute("fetch") for each in engines * 2))
+        assert tries == 1
+        outcome = "execution_error" if is_broken else None
+        assert sorted(str(each.error_type) for each in results) == sorted(
+            [str(outcome), *["circuit_open"] * 5]
+        )
+        for engine in engines:
+            await until_state(engine, "open" if is_broken else "closed")
+    for engine in engines:
+        assert (await engine.execute("fetch")).is_success
+
+
+async def until_state(engine: ToolEngine, state: str) -> None:
+    async with asyncio.timeout(BOUND):
+        while (engine.controller.snapshot().buckets["ai"]["breaker"]) != state:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_keys_are_of_known_fields(make: Make) -> None:
+    with pytest.raises(ConfigurationError, match="did you mean 'conversation_id'"):
+        make(key_limits={"conversation": 1})
