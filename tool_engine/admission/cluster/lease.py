@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import Any
 
 from tool_engine.admission.cluster.shared_breaker import SharedBreaker
 from tool_engine.admission.lines import Bucket, Lane
@@ -13,16 +13,13 @@ from tool_engine.admission.slot import ConcurrencySlot, Order
 from tool_engine.admission.throttle import Throttle
 from tool_engine.admission.waiting import Waiter
 
-if TYPE_CHECKING:
-    from tool_engine.admission.cluster.leasing import LeaseDesk
-
 
 class Lease:
     """What processes share of one bucket, and the units that this one may use.
 
     Args:
         bucket: The bucket.
-        desk: What passes on what is asked.
+        desk: The `LeaseDesk`, which passes on what is asked.
     """
 
     __slots__ = (
@@ -30,7 +27,7 @@ class Lease:
         *("asked_units", "breaker", "is_shared", "is_wanted", "most", "throttle", "units"),
     )
 
-    def __init__(self, bucket: Bucket, desk: LeaseDesk) -> None:
+    def __init__(self, bucket: Bucket, desk: Any) -> None:
         self._bucket = bucket
         self.desk = desk
         self.is_shared = False

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
 from tool_engine.model.settings.concurrency import BreakerPolicy
-
-if TYPE_CHECKING:
-    from tool_engine.admission.cluster.leasing import LeaseDesk
 
 
 class _Probe(NamedTuple):
@@ -25,12 +22,12 @@ class SharedBreaker(CircuitBreaker):
     Args:
         policy: When it opens, for how long, and with how many probes it closes.
         bucket: Whose it is.
-        desk: Where calls ask, and what is heard of other processes.
+        desk: The `LeaseDesk`, where calls ask, and what is heard of other processes.
     """
 
     __slots__ = ("_bucket", "_desk", "_until")
 
-    def __init__(self, policy: BreakerPolicy, bucket: str, desk: LeaseDesk) -> None:
+    def __init__(self, policy: BreakerPolicy, bucket: str, desk: Any) -> None:
         super().__init__(policy)
         self._bucket, self._desk = bucket, desk
         self._until: float | None = None
