@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
 from os import PathLike
 from typing import Any, Final
 
@@ -53,8 +52,6 @@ _SWITCHES: Final = (
     "run_tasks",
 )
 STRATEGIES: Final = ("fifo", "priority", "fair", "reject")
-_LONGEST_KEY: Final = 64
-"""Characters of a value that processes name as it is."""
 
 
 class KeyLimits(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
@@ -184,25 +181,6 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
         key = getattr(context, "conversation_id" if limits is None else limits.key)
         return None if key is None else str(key)
 
-    def shared_keys_of(
-        self, context: ToolExecutionContext | None, key: str | None
-    ) -> tuple[tuple[str, str], ...]:
-        """Return the keys of a call whose limits processes share: of which field, and what value.
-
-        Args:
-            context: Who calls.
-            key: What `key_of` says of it, or the caller.
-        """
-        if self.cluster is None or not self.cluster.key_limits:
-            return ()
-        own = KeyLimits().key if self.key_limits is None else self.key_limits.key
-        found = {kind: getattr(context, kind, None) for kind in sorted(self.cluster.key_limits)}
-        if own in found:
-            found[own] = key
-        return tuple(
-            (kind, _shorten_key(str(value))) for kind, value in found.items() if value is not None
-        )
-
     def _check_orders(self) -> None:
         for bucket, policy in self.overload.items():
             if policy.order == ADAPTIVE_LIFO and self.strategy not in ("fifo", "reject"):
@@ -220,15 +198,6 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
             check_timeout("queue_timeout", self.queue_timeout)
         if self.slot_ttl is not None:
             check_timeout("slot_ttl", self.slot_ttl)
-
-
-def _shorten_key(value: str) -> str:
-    """Return what stands for a value in the database of a cluster."""
-    if len(value) <= _LONGEST_KEY:
-        return value
-    hashlib = import_module("hashlib")
-    digest: str = hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()
-    return digest
 
 
 def _key_limits(value: object) -> KeyLimits | None:

@@ -147,10 +147,14 @@ async def test_a_breaker_opens_in_all_and_is_tried_once(make: Make, service: Ser
 
 async def until_state(engine: ToolEngine, state: str) -> None:
     async with asyncio.timeout(BOUND):
-        while (engine.controller.snapshot().buckets["ai"]["breaker"]) != state:  # noqa: ASYNC110
+        while read_state(engine) != state:  # noqa: ASYNC110 - another process says it
             await asyncio.sleep(0.01)
 
 
 async def test_keys_are_of_known_fields(make: Make) -> None:
     with pytest.raises(ConfigurationError, match="did you mean 'conversation_id'"):
         make(key_limits={"conversation": 1})
+
+
+def read_state(engine: ToolEngine) -> object:
+    return engine.controller.snapshot().buckets["ai"]["breaker"]

@@ -32,6 +32,8 @@ _MINDS_LENT: Final = (
 )
 _SECRET: Final = os.urandom(16)
 """Without it, a reader of a short secret's digest could find the secret by trying."""
+_LONGEST_KEY: Final = 64
+"""Characters of a value that processes name as it is."""
 _editions: Final = count(1)
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode
 
@@ -123,7 +125,7 @@ class AdmissionRequest(msgspec.Struct):
             key = config.key_of(context) if key is None else key
             is_bypass = context.caller_type in config.bypass_caller_types
         name = DEFAULT_BUCKET if bucket is None else bucket
-        shared = config.shared_keys_of(context, key)
+        shared = _find_shared_keys(config, context, key)
         return cls(
             bucket=name,
             priority=DEFAULT_PRIORITY if priority is None else priority,
@@ -184,7 +186,7 @@ class AdmissionRequest(msgspec.Struct):
         key = config.key_of(context)
         if self.owner is not None and tool_key is not None:
             tool_key = OwnKey(self.owner, tool_key)
-        shared = config.shared_keys_of(context, key)
+        shared = _find_shared_keys(config, context, key)
         return msgspec.structs.replace(
             self,
             priority=priority,
@@ -202,6 +204,30 @@ class AdmissionRequest(msgspec.Struct):
         own = _qualify_key(self, self.tool_key)
         lane = _choose_lane(config, self.line, self.key, own, shared=self.shared)
         return msgspec.structs.replace(self, lane=lane, spot=None)
+
+
+def _find_shared_keys(
+    config: ConcurrencyConfig, context: ToolExecutionContext | None, key: str | None
+) -> tuple[tuple[str, str], ...]:
+    """Return the keys of a call whose limits processes share: of which field, and what value."""
+    if config.cluster is None or not config.cluster.key_limits:
+        return ()
+    own = "conversation_id" if config.key_limits is None else config.key_limits.key
+    found = {kind: getattr(context, kind, None) for kind in sorted(config.cluster.key_limits)}
+    if own in found:
+        found[own] = key
+    return tuple(
+        (kind, _shorten_value(str(value))) for kind, value in found.items() if value is not None
+    )
+
+
+def _shorten_value(value: str) -> str:
+    """Return what stands for the value of a key in the database of a cluster."""
+    if len(value) <= _LONGEST_KEY:
+        return value
+    hashlib = import_module("hashlib")
+    digest: str = hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()
+    return digest
 
 
 def _choose_lane(

@@ -42,7 +42,7 @@ class LeaseHolder(Protocol):
     """What a controller offers to the source of its units; called on its event loop."""
 
     @abstractmethod
-    def share(self, limits: SharedLimits) -> None:
+    def share_limits(self, limits: SharedLimits) -> None:
         """Note that the processes share other limits than before.
 
         What runs in a bucket that was not shared counts for none of the units.

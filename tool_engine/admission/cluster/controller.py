@@ -54,7 +54,7 @@ class ClusterController(ToolConcurrencyController):
         super().__init__(config, clock=clock, leases=member)
         self.member, self._lost_slots = member, member.lost_slots
         self._look_at = 0.0
-        member.on_adopt = self._adopt
+        member.on_adopt_limits = self._adopt
         self.lost = 0
         """How many calls have ended whose units others may have had by then."""
 
@@ -131,7 +131,7 @@ class ClusterController(ToolConcurrencyController):
             self.member.configure(limits_of(config, then))
         super().configure(config)
 
-    def _adopt(self, limits: ClusterLimits) -> None:
+    def _adopt_limits(self, limits: ClusterLimits) -> None:
         """Go by limits that another process has brought."""
         cluster = self.config.cluster
         if cluster is not None and cluster.revision < limits.revision:

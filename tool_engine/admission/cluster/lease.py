@@ -51,7 +51,7 @@ class Lease:
         # Of lanes without keys, where not only the first may go. The first of the others is known.
         self._unasked: list[tuple[Order, Waiter]] = []
 
-    def share(self) -> None:
+    def share_limits(self) -> None:
         """Take note of what processes share by now."""
         limits, name, desk = self.desk.limits, self._bucket.name, self.desk
         is_shared = name in limits.buckets

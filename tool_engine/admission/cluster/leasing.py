@@ -61,12 +61,12 @@ class LeaseDesk:
         self._held_up: set[Bucket] = set()
         """Buckets in which calls wait that could not have started when their turn came."""
         pool.leases = pool.layout.leases = self
-        self.share(source.limits)
+        self.share_limits(source.limits)
         source.attach(self)
 
     # What is shared?
 
-    def share(self, limits: SharedLimits) -> None:
+    def share_limits(self, limits: SharedLimits) -> None:
         """Share other limits than before."""
         self.limits, layout = limits, self._pool.layout
         for name in (*limits.buckets, *limits.rates, *limits.breakers):
@@ -87,7 +87,7 @@ class LeaseDesk:
         if bucket.lease is None and is_needed:
             bucket.lease = Lease(bucket, self)
         if bucket.lease is not None:
-            bucket.lease.share()
+            bucket.lease.share_limits()
 
     def limit_key(self, key: Key) -> None:
         """Let the limit of a key that is shared move with the units that are here."""
@@ -294,7 +294,7 @@ class LeaseDesk:
         found, pool = self._pool.layout.bucket(bucket), self._pool
         if found.lease is None or found.lease.breaker is None:
             return
-        found.lease.breaker.turn(None if left is None else pool.clock() + left)
+        found.lease.breaker.turn_over(None if left is None else pool.clock() + left)
         pool.refuse_behind_open()
         pool.queue.refresh(found)
         pool.give_out()

@@ -229,7 +229,7 @@ class ClusterMember:
             self._desk.turn_breaker(effect.breaker, effect.view.left)
         elif isinstance(effect, Adopt):
             self._shown = dict.fromkeys(self._shown)
-            self._desk.share(effect.limits)
+            self._desk.share_limits(effect.limits)
             self.on_adopt(effect.limits)
         elif isinstance(effect, Refuse):
             self._take_refusal(ConfigurationError(effect.reason), is_final=effect.is_final)

@@ -64,7 +64,7 @@ class SharedBreaker(CircuitBreaker):
         else:
             super().end(token, outcome, now)
 
-    def turn(self, until: float | None) -> None:
+    def turn_over(self, until: float | None) -> None:
         """Note that it has opened, until then, or closed, as all processes know it."""
         if until is None:
             self.failures = 0
@@ -75,5 +75,5 @@ class SharedBreaker(CircuitBreaker):
         if self._desk.is_local or opened_at is None:
             super()._change_state(opened_at)
         else:
-            self.turn(opened_at + self.policy.reset_after)
+            self.turn_over(opened_at + self.policy.reset_after)
             self._desk.source.trip(self._bucket)
