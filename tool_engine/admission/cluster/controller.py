@@ -54,7 +54,7 @@ class ClusterController(ToolConcurrencyController):
         super().__init__(config, clock=clock, leases=member)
         self.member, self._lost_slots = member, member.lost_slots
         self._look_at = 0.0
-        member.on_adopt_limits = self._adopt
+        member.on_adopt = self._adopt_limits
         self.lost = 0
         """How many calls have ended whose units others may have had by then."""
 
