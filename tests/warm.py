@@ -66,6 +66,15 @@ WARM = (
     "tool_engine.session.session",
 )
 """What programs load."""
+SDK = (
+    "mcp.client.stdio",
+    "mcp.server.mcpserver",
+    "mcp.server.stdio",
+    "mcp.server.subscriptions",
+    "tool_engine.mcp_server",
+    "uvicorn",
+)
+"""What servers of MCP tools load: half a second of imports, and more."""
 ADDRESS = "TESTS_WARM"
 """The variable of the environment that says where the process of the whole run listens."""
 
@@ -202,14 +211,16 @@ def run(
 
 
 def programs() -> Path:
-    """A folder in which there is a `tool-engine` that starts at once."""
+    """A folder in which there are a `tool-engine` and a `python` that start at once."""
     folder = _server().address.parent / "programs"
-    script = folder / "tool-engine"
-    if not script.exists():
-        folder.mkdir(exist_ok=True)
-        begin = shlex.join([*python(), "-m", "tool_engine.cli"])
-        script.write_text(f'#!/bin/sh\nexec {begin} "$@"\n')
-        script.chmod(0o755)
+    if not folder.exists():
+        made = Path(tempfile.mkdtemp(dir=folder.parent))
+        for name, words in (("tool-engine", ["-m", "tool_engine.cli"]), ("python", [])):
+            script = made / name
+            script.write_text(f'#!/bin/sh\nexec {shlex.join([*python(*SDK), *words])} "$@"\n')
+            script.chmod(0o755)
+        with contextlib.suppress(OSError):  # another process was first
+            made.rename(folder)
     return folder
 
 

@@ -19,7 +19,7 @@ from tests import warm
 from tests.effort import IS_WHOLE
 from tests.mcp_server.conftest import Connect, text_of
 from tests.mcp_server.test_transports import HEADERS, META, serving, words_of
-from tests.mcp_servers.programs import SDK
+from tests.warm import SDK
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolEngineEventType
 from tool_engine.mcp_server import MCPServer
 

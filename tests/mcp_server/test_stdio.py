@@ -18,7 +18,7 @@ import pytest
 from tests import warm
 from tests.mcp_server.conftest import ERAS
 from tests.mcp_server.test_hostile import request_of
-from tests.mcp_servers.programs import SDK
+from tests.warm import SDK
 
 DEADLINE = 60.0
 PROGRAM = """

@@ -24,8 +24,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tests import warm
 from tests.access.conftest import head, speak, status_of
 from tests.mcp_server.conftest import ERAS, text_of
-from tests.mcp_servers.programs import SDK, parameters
+from tests.mcp_servers.programs import parameters
 from tests.server.conftest import served
+from tests.warm import SDK
 from tool_engine import ConfigurationError, ToolEngine
 from tool_engine.access.tokens import TokenFile
 from tool_engine.mcp_server import MCPServer

@@ -7,16 +7,9 @@ from typing import Any
 from mcp import StdioServerParameters
 
 from tests import warm
+from tests.warm import SDK
 
 PROGRAM = Path(__file__).parents[1] / "executors" / "mcp" / "server_program.py"
-SDK = (
-    "mcp.client.stdio",
-    "mcp.server.stdio",
-    "mcp.server.subscriptions",
-    "tool_engine.mcp_server",
-    "uvicorn",
-)
-"""What servers of tools load: half a second of imports, and more."""
 
 
 def program(*words: str) -> dict[str, Any]:

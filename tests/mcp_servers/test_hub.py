@@ -14,7 +14,8 @@ import yaml
 
 from tests import warm
 from tests.executors.mcp.conftest import LIMIT, running, serve_http
-from tests.mcp_servers.programs import PROGRAM, SDK, entry, program, python
+from tests.mcp_servers.programs import PROGRAM, entry, program, python
+from tests.warm import SDK
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest

@@ -17,9 +17,9 @@ from opentelemetry.trace import set_span_in_context
 from tests import warm
 from tests.calls.audit import make_engine
 from tests.mcp_server.test_living import serving
-from tests.mcp_servers.programs import SDK
 from tests.observability.meta_program import make_server
 from tests.observability.telemetry import Telemetry, parent_of, traceparent_of
+from tests.warm import SDK
 from tool_engine import MCPSource, ToolEngine
 from tool_engine.mcp_server import MCPServer
 from tool_engine.observability.opentelemetry import instrument

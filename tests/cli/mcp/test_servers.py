@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from tests import warm
-from tests.mcp_servers.programs import PROGRAM, SDK, entry, program
+from tests.mcp_servers.programs import PROGRAM, entry, program
+from tests.warm import SDK
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.app import run
 

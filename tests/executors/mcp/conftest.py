@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.mcp_servers.programs import SDK
+from tests.warm import SDK
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.executors.mcp.mcp_source import MCPSource
 
