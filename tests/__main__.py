@@ -2,6 +2,7 @@
 
 The files are divided into parts, and a process collects and runs one part at a time: to collect
 all of them takes half a minute of processor time, which each worker of pytest-xdist spends again.
+The processes are forks of one that has imported what most of them need.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.effort import VARIABLE
-from tests.warm import ADDRESS, Server
+from tests.warm import ADDRESS, SDK, Program, Server
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -109,6 +110,19 @@ STARTS = re.compile(r"sys\.executable|os\.fork\(|tests\.warm|sqlite:///|postgres
 """Words of a test that starts a process or uses a database."""
 UNUSED = ("anyio", "sybil", "xdist", "xdist.looponfail")
 """Plugins of pytest that cost each test a little."""
+IMPORTED = (
+    *SDK,
+    "aiohttp.web",
+    "anthropic.types",
+    "asyncpg",
+    "google.genai",
+    "hypothesis.stateful",
+    "openai.types",
+    "pytest_asyncio.plugin",
+    "sqlalchemy.dialects.postgresql",
+    "structlog.testing",
+)
+"""What tests import that takes long, beside the package."""
 SUMMARY = re.compile(r"^(?:\d+ \w+, )*\d+ \w+ in [\d.]+s", re.MULTILINE)
 """The line of pytest that says how many tests ended in which way."""
 COUNT = re.compile(r"(\d+) ([a-z]+)")
@@ -190,32 +204,60 @@ class Ended(NamedTuple):
     """The last line of pytest."""
 
 
-async def run_part(part: Part, words: Sequence[str], environment: Mapping[str, str]) -> Ended:
+async def run_pytest(
+    words: Sequence[str], environment: Mapping[str, str], server: Server | None
+) -> tuple[str, int]:
+    """What pytest says, and its exit code; in a fork of `server`, else in a new interpreter."""
+    command = ["-m", "pytest", "-q", *words]
+    if server is None:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, *command),
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        said = (await process.communicate())[0]
+        return said.decode(errors="replace").strip(), process.returncode or 0
+    # What is imported already cannot be made to say more about its asserts.
+    command += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    reads, writes = os.pipe()
+    with open(reads, "rb") as output, open(os.devnull, "rb") as nothing:  # noqa: ASYNC230, PTH123 - at once
+        streams = (nothing.fileno(), writes, writes)
+        program = Program(command, cwd=ROOT, env=environment, streams=streams, server=server)
+        os.close(writes)
+        try:
+            said = await asyncio.to_thread(output.read)
+            return said.decode(errors="replace").strip(), await asyncio.to_thread(program.wait)
+        except BaseException:
+            program.send_signal(signal.SIGINT)  # it is in another session: Ctrl-C is not for it
+            raise
+
+
+async def run_part(
+    part: Part, words: Sequence[str], environment: Mapping[str, str], server: Server | None
+) -> Ended:
     """Runs one part in a process, and prints what it says."""
     if part.is_timed:
         words = [word for word in words if not word.startswith("--cov")]
     began = time.monotonic()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pytest", "-q", *words, *part.words, *part.files),
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    said = (await process.communicate())[0].decode(errors="replace").strip()
-    code, summary = abs(process.returncode or 0), (SUMMARY.findall(said) or [""])[-1]
+    said, ended = await run_pytest([*words, *part.words, *part.files], environment, server)
+    code, summary = abs(ended), (SUMMARY.findall(said) or [""])[-1]
     if part.is_timed and code == 1 and AGAIN not in words:
         said = f"{summary}\nheld up beside others, or alone, too? what failed runs again, alone"
         summary = re.sub(r"\d+ failed", "", summary)
     print(f"\n-- {part.name}: {time.monotonic() - began:.0f} s\n{said}", flush=True)
     if code > 1:
-        print(f"ERROR {part.name} ended with {process.returncode}", flush=True)
+        print(f"ERROR {part.name} ended with {ended}", flush=True)
     return Ended(code, summary)
 
 
 async def run_all(
-    parts: Sequence[Part], words: Sequence[str], environment: Mapping[str, str]
+    parts: Sequence[Part],
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    server: Server | None = None,
 ) -> int:
     """Runs the parts, some at a time; prints how many tests passed."""
     began = time.monotonic()
@@ -224,13 +266,13 @@ async def run_all(
     async def run_in_turn(number: int, part: Part) -> Ended:
         async with turn:
             own = {"COVERAGE_FILE": f"{environment['COVERAGE_FILE']}.{number}"}
-            return await run_part(part, words, {**environment, **own})
+            return await run_part(part, words, {**environment, **own}, server)
 
     ended = await asyncio.gather(*(run_in_turn(*each) for each in enumerate(parts)))
     codes = [each.code for each in ended]
     for number, part in enumerate(parts):
         if part.is_timed and codes[number] == 1:
-            ended.append(await run_part(part, [*words, AGAIN], environment))
+            ended.append(await run_part(part, [*words, AGAIN], environment, server))
             codes[number] = ended[-1].code
     counts: Counter[str] = Counter()
     for _, line in ended:
@@ -294,10 +336,13 @@ def main(arguments: Sequence[str]) -> int:
         environment["COVERAGE_FILE"] = str(folder / ".coverage")
         files = list_test_files()
         parts = quick_parts(files) if options.quick else [heartbeats(folder), *parts_of(files)]
-        server = None if options.quick else Server(folder / "warm")
-        environment |= {} if server is None else {ADDRESS: str(folder / "warm")}
-        code = asyncio.run(run_all(parts, words, environment))
-        if server is not None:
+        os.environ.update(environment)
+        # Coverage has to come before what is covered.
+        forking = None if options.coverage else Server(folder / "parts", IMPORTED)
+        warm = None if options.quick else Server(folder / "warm")
+        environment |= {} if warm is None else {ADDRESS: str(folder / "warm")}
+        code = asyncio.run(run_all(parts, words, environment, forking))
+        for server in filter(None, (forking, warm)):
             server.close()
         return max(code, report_coverage(environment)) if options.coverage else code
 

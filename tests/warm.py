@@ -91,6 +91,7 @@ class Program:
         streams: tuple[int, int, int] | None = None,
         is_at_terminal: bool = False,
         imports: Sequence[str] = (),
+        server: Server | None = None,
     ) -> None:
         self.args = [sys.executable, *words]
         self.returncode: int | None = None
@@ -117,7 +118,7 @@ class Program:
             "open_files": resource.getrlimit(resource.RLIMIT_NOFILE),
         }
         try:
-            self.pid = _server().start(order, [*(streams or inner), ended])
+            self.pid = (server or _server()).start(order, [*(streams or inner), ended])
         finally:
             for each in (*inner, ended):
                 os.close(each)
@@ -240,7 +241,7 @@ def python(*imports: str) -> list[str]:
 class Server:
     """The process that forks itself, for all that know its address."""
 
-    def __init__(self, address: Path) -> None:
+    def __init__(self, address: Path, imports: Sequence[str] = ()) -> None:
         self.address = address
         self._lock = threading.Lock()
         self._socket, inner = socket.socketpair()
@@ -249,7 +250,11 @@ class Server:
         given[1].listen(100)
         numbers = [each.fileno() for each in given]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from tests.warm import serve; serve(*{numbers})"],
+            [
+                sys.executable,
+                "-c",
+                f"from tests.warm import serve; serve(*{numbers}, {tuple(imports)})",
+            ],
             cwd=ROOT,
             pass_fds=numbers,
             stdin=subprocess.DEVNULL,
@@ -302,9 +307,9 @@ def _server() -> Server:
     return _servers[os.getpid()]
 
 
-def serve(number: int, listening: int) -> None:
+def serve(number: int, listening: int, imports: Sequence[str]) -> None:
     """Starts programs until all other ends are gone; returns in none but the programs."""
-    _import_all(WARM)
+    _import_all((*WARM, *imports))
     # It stays: what it has open has numbers that a program gives to files of its own.
     forks = _Forks(number, listening)
     _become(*forks.run())
