@@ -17,7 +17,6 @@ from tool_engine.catalog.approval.approved_tools import (
     Gate,
     Passed,
     compare_tools,
-    load_comparison,
 )
 from tool_engine.catalog.approval.lock import default_lock_file
 from tool_engine.catalog.approval.lock_state import LockState, by_key, key_of
@@ -209,8 +208,7 @@ class Reloader:
         found = [tool for tool in offered.new_since(self._offered) if is_source_name(tool.source)]
         if self._config.preload:
             await self._registry.prepare(found)
-        # The first change of a tool must not hold the loop for what it takes to import this.
-        await asyncio.to_thread(load_comparison)
+        await asyncio.to_thread(self._gate.prepare, found, self._generations.index)
         await self._read_code(tool for tool in offered if is_source_name(tool.source))
 
     async def rollback(self, number: int) -> ReloadChanges:
@@ -429,8 +427,7 @@ class Reloader:
 
     def _prepare_change(self, found: list[Tool], folder: FolderOutcome) -> None:
         """Do in a thread what a swap would else do on the loop."""
-        if self.is_loaded:
-            load_comparison()
+        self._gate.prepare(found, self._generations.index)
         self._linker.prepare(found, folder.claims)
 
     def _look_at_folder(

@@ -35,6 +35,7 @@ OWN_WORDS = {
     "keys_unread": "about the keys of an issuer, which are public",
     "limit_for_unknown_bucket": "about a setting",
     "mcp_client_not_told": "the kind of the exception only",
+    "mcp_list_not_read": "the same as for mcp_server_down",
     "mcp_server_down": "the secrets of the server's settings are hidden, and texts like secrets",
     "load_error": "about a definition; load errors quote no secret",
     "records_not_pruned": "the words of a database driver, where no call is at hand",

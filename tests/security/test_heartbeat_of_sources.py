@@ -7,6 +7,7 @@ step of the event loop.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,20 @@ async def test_the_loop_is_not_held_up(engine: ToolEngine, form: str) -> None:
         del source.items[2_000]
         assert (await engine.reload())["removed"] == ["t02000"]
         assert len((await engine.remove_source(source))["removed"]) == MANY - 1
+
+    await assert_beats_on(attack)
+
+
+async def test_thousands_that_change_at_once(engine: ToolEngine) -> None:
+    """Each is compared with what it was: beside the loop."""
+    source = ListSource("own:many", [FORMS["schema"](number) for number in range(MANY // 2)])
+    await engine.add_source(source)
+    numbers = count()
+
+    async def attack() -> None:
+        words = f"Other words, {next(numbers)}."
+        source.items = [{**each, "description": words} for each in source.items]
+        assert len((await engine.reload())["modified"]) == MANY // 2
 
     await assert_beats_on(attack)
 

@@ -67,6 +67,11 @@ FACTS: Final[dict[str, Fact]] = {
     ),
     "mcp_server_down": Fact("error", "an MCP server is lost or not reached; `server` and `error`"),
     "mcp_server_back": Fact("warning", "an MCP server that was down is connected; `server`"),
+    "mcp_list_not_read": Fact(
+        "warning",
+        "a changed list of an MCP server is none; the last good one stays, and it is read again; "
+        "`server` and `error`",
+    ),
     "records_not_written": Fact("error", "the database of records takes nothing; it is retried"),
     "records_written_again": Fact("warning", "it takes records again"),
     "records_dropped": Fact("error", "records had to go, as too many waited to be written"),

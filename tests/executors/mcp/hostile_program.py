@@ -59,11 +59,22 @@ def list_many(asked: Message) -> Message:
     return {"tools": [tool(f"t{at}_{n}") for n in range(100)], "nextCursor": str(at + 1)}
 
 
+def list_anew(asked: Message) -> Message:
+    """Another list each time, once one that is none, and the word that it has changed again."""
+    readings.append(asked)
+    if len(readings) == 3:
+        return {"tools": 3}
+    write({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    return {"tools": [tool("count", description=f"Reading {len(readings)}.")]}
+
+
+readings: list[Message] = []
 LISTS: dict[str, Callable[[Message], Message]] = {
     "calls": lambda asked: {
         "tools": [tool(name, **with_property({"type": "string"}, "text")) for name in CALLS]
     },
     "endless": list_many,
+    "changes": list_anew,
     "same cursor": lambda asked: {"tools": [tool("a")], "nextCursor": "1"},
     "empty page": lambda asked: {"tools": [], "nextCursor": str(time.time())},
     "no list": lambda asked: {"tools": 3},
@@ -174,6 +185,7 @@ def leak(asked: Message) -> None:
 
 
 CALLS: dict[str, Callable[[Message], None]] = {
+    "count": lambda asked: write(answer(asked, text(str(len(readings))))),
     "plain": lambda asked: write(answer(asked, text("plain"))),
     "endless_line": send_endless_line,
     "flood_errors": flood_errors,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from tests.executors.mcp.conftest import LIMIT, running
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import ToolEngine, ToolExecutionContext, ToolExecutionResult
+from tool_engine.executors.mcp.connection import _REST
 from tool_engine.executors.mcp.mcp_source import MCPSource, shorten_name
 from tool_engine.executors.mcp.peer import _check_numbers
 
@@ -160,6 +162,18 @@ async def test_noise_changes_nothing(engine: ToolEngine, name: str) -> None:
     texts = [(await call(engine, each)).output for each in (name, "plain")]
     words = {"garbage": "between", "odd_progress": "odd", "odd_answers": "right"}
     assert [each["content"][0]["text"] for each in texts] == [words.get(name, "flooded"), "plain"]
+
+
+async def test_changes_without_end_are_read_now_and_then(engine: ToolEngine) -> None:
+    """The newest list comes all the same, also after one that is none."""
+    begun = time.monotonic()
+    await engine.add_source(make_source("changes"))
+    async with asyncio.timeout(LIMIT):
+        while (tool := engine.get("count")) is None or tool.description < "Reading 6.":
+            await asyncio.sleep(0.05)
+    result = await call(engine, "count")
+    most = 2 + (time.monotonic() - begun) / _REST
+    assert int(result.output["content"][0]["text"]) <= most
 
 
 @pytest.mark.parametrize("name", ["flood_progress", "big_error", "flood_errors"])

@@ -6,9 +6,9 @@ through. A tool that was registered in code passes: code that runs in the progra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -47,6 +47,12 @@ class _Note(msgspec.Struct, frozen=True):
     text: str
 
 
+class _Compared(NamedTuple):
+    old: Tool
+    new: Tool
+    diff: ToolDiff
+
+
 class Gate:
     """Decides, for each reload, what calls see from then on.
 
@@ -59,6 +65,8 @@ class Gate:
         self._approvals = approvals
         self._holds: dict[str, _Hold] = {}
         self._notes: dict[str, _Note] = {}
+        self._compared: dict[str, _Compared] = {}
+        """What was compared ahead for the next `settle`."""
 
     @property
     def held(self) -> list[str]:
@@ -83,6 +91,15 @@ class Gate:
             if hold.tool is None or hold.tool.origin != origin
         }
 
+    def prepare(self, found: Iterable[Tool], present: ToolIndex) -> None:
+        """Compare tools with those of now, in a thread: thousands would hold the loop."""
+        pairs = ((present.get(tool.name), tool) for tool in found)
+        self._compared |= {
+            new.name: _Compared(old, new, compare_tools(old, new))
+            for old, new in pairs
+            if old is not None and old.definition_hash != new.definition_hash
+        }
+
     def settle(self, wanted: ToolIndex, present: ToolIndex) -> Passed:
         """Return what calls see next.
 
@@ -97,6 +114,7 @@ class Gate:
             before = present.get(tool.name)
             if before is not None and tool.name not in chosen:
                 chosen[tool.name] = self._choose_tool(tool, before, passed)
+        self._compared = {}
         self._notes = {name: note for name, note in self._notes.items() if name in wanted}
         chosen = {name: tool for name, tool in chosen.items() if tool is not wanted.get(name)}
         if chosen:
@@ -127,7 +145,11 @@ class Gate:
         if present.definition_hash == tool.definition_hash:
             noted = self._note_tool(tool)
             return present if present == noted else noted
-        diff = compare_tools(present, tool)
+        known = self._compared.get(tool.name)
+        if known is not None and known.old is present and known.new is tool:
+            diff = known.diff
+        else:
+            diff = compare_tools(present, tool)
         if self._is_strict and diff.breaks_unannounced:
             passed.errors.append((str(tool.source), f"{diff.warning}; the tool of before stays"))
             return present
@@ -151,12 +173,8 @@ def _hash_of(tool: Tool | None) -> str | None:
     return None if tool is None else tool.definition_hash
 
 
-def load_comparison() -> None:
-    """Import what compares tools, unless it is there: few programs need it."""
-    import_module(_COMPARISON)
-
-
 def compare_tools(old: Tool, new: Tool) -> ToolDiff:
     """Compare two tools."""
+    # Few programs need it, and none at its start.
     diff: ToolDiff = import_module(_COMPARISON).compare(old, new)
     return diff

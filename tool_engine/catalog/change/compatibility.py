@@ -97,7 +97,7 @@ def compare(old: Tool, new: Tool) -> ToolDiff:
     left_out = _NOT_CONTENT if is_listed else _NOT_CONTENT | {"parameters", "input_schema"}
     for field in Tool.__struct_fields__:
         before, after = getattr(old, field), getattr(new, field)
-        if field not in left_out and not is_same(before, after):
+        if before is not after and field not in left_out and not is_same(before, after):
             changes += _COMPARED.get(field, _compare_unknown)(field, before, after)
     if left_out != _NOT_CONTENT:
         for change in schema_changes(old.parameters_schema, new.parameters_schema):

@@ -42,6 +42,8 @@ _PATIENCE: Final = 2.0
 """Seconds that a call waits for a try after one that failed."""
 _LISTEN_LIMIT: Final = 2.0
 """Seconds that the list waits for the server to say that it announces changes."""
+_REST: Final = 0.1
+"""Seconds between two readings of the list, and at least twice what one takes; then more."""
 _CLOSE_LIMIT: Final = 8.0
 _LONGEST_REASON: Final = 600
 _MISSING: Final = (
@@ -380,6 +382,8 @@ class Connection:
                         with suppress(TimeoutError):
                             async with asyncio.timeout(_LISTEN_LIMIT):
                                 await peer.listening.wait()
+                        # What changes while it is read is heard afterwards.
+                        self._stale.clear()
                         await self._read_list(peer)
                         self.peer_version = peer.version
                         bound.reschedule(None)
@@ -401,17 +405,41 @@ class Connection:
                 self._reason = self._hide_secrets(peer.link.find_fault())[:_LONGEST_REASON]
 
     async def _follow_changes(self, peer: Peer) -> None:
-        """Read the list again after each change, until the connection has ended."""
+        """Read the list again after changes, until the connection has ended."""
+        rested, pause = 0.0, _REST
         while not peer.link.is_lost:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(peer.ttl):
-                    await self._stale.wait()
-            self._stale.clear()
+            await self._wait_for_change(peer.ttl)
+            # A server that tells of changes without end must not take all of our time.
+            while (left := rested - time.monotonic()) > 0 and not peer.link.is_lost:
+                await self._wait_for_change(left)
             if not peer.link.is_lost:
-                with suppress(BadServerError, TimeoutError):
-                    async with asyncio.timeout(self.settings.connect_timeout):
-                        await self._read_list(peer)
-                self._on_change()
+                begun = time.monotonic()
+                if await self._read_list_again(peer):
+                    pause = _REST
+                    self._on_change()
+                else:
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    self._stale.set()
+                now = time.monotonic()
+                rested = now + max(pause, 2 * (now - begun))
+
+    async def _read_list_again(self, peer: Peer) -> bool:
+        """Read the list; where it is none, the last good one stays, and False is returned."""
+        try:
+            async with asyncio.timeout(self.settings.connect_timeout):
+                await self._read_list(peer)
+        except (BadServerError, TimeoutError) as error:
+            reason = self._hide_secrets(_describe_fault(error))[:_LONGEST_REASON]
+            _log.warning("mcp_list_not_read", server=self.settings.name, error=reason)
+            return False
+        return True
+
+    async def _wait_for_change(self, most: float | None) -> None:
+        """Wait until the list may differ, or the connection has ended."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(most):
+                await self._stale.wait()
+        self._stale.clear()
 
     async def _read_list(self, peer: Peer) -> None:
         tools = await peer.list_tools()
@@ -419,7 +447,6 @@ class Connection:
         self.tools = tools
 
     def _take_peer(self, peer: Peer) -> None:
-        self._stale.clear()
         self._peer = peer
         if self._down_since is not None:
             _log.warning("mcp_server_back", server=self.settings.name)

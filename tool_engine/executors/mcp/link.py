@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Self
 
@@ -12,6 +13,8 @@ from tool_engine.executors.mcp.invalid import describe_invalid
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.model.trace import trace_headers
 
+TOOLS_AT_ONCE: Final = 500
+"""Tools of a list that are looked at before others have their turn."""
 _CALL: Final = "tools/call"
 
 
@@ -127,7 +130,7 @@ class _WatchedReads:
             raise
         message = getattr(item, "message", None)
         if isinstance(message, JSONRPCResponse) and isinstance(message.result.get("tools"), list):
-            message.result["tools"] = self._keep_tools(message.result["tools"])
+            message.result["tools"] = await self._keep_tools(message.result["tools"])
         return item
 
     async def receive(self) -> Any:
@@ -143,10 +146,12 @@ class _WatchedReads:
     async def __aexit__(self, *error: object) -> Any:
         return await self._inner.__aexit__(*error)
 
-    def _keep_tools(self, listed: list[Any]) -> list[Any]:
+    async def _keep_tools(self, listed: list[Any]) -> list[Any]:
         """Return the tools that are ones: a bad one must not hide the others."""
-        kept = []
-        for each in listed:
+        kept: list[Any] = []
+        for number, each in enumerate(listed):
+            if number % TOOLS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             try:
                 Tool.model_validate(each, by_name=False)
             except ValidationError as error:

@@ -55,7 +55,7 @@ from tool_engine.executors.mcp.http import (
     word_refusal,
 )
 from tool_engine.executors.mcp.invalid import NO_MESSAGE, describe_invalid
-from tool_engine.executors.mcp.link import Link, WatchedTransport
+from tool_engine.executors.mcp.link import TOOLS_AT_ONCE, Link, WatchedTransport
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.model.json.plain import copied
@@ -147,7 +147,9 @@ class Peer:
                 if isinstance(fault, RefusedError):
                     raise BadServerError(f"it refused its list of tools: {fault}") from None
                 raise fault from None
-            for tool in page.tools:
+            for number, tool in enumerate(page.tools):
+                if number % TOOLS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 if tool.execution is not None and tool.execution.task_support == "required":
                     self.faults[tool.name] = _ONLY_TASK
                 else:
