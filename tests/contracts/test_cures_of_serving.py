@@ -31,8 +31,10 @@ from tool_engine.model.permission import Permission
 from tool_engine.server import create_app
 
 ADDRESS = "access/listening.py: name an address of this machine and a free port, or 0 for any"
-PROMPT = "mcp_server/prompts.py: give it another name"
-RESOURCE = "mcp_server/resources.py: give it another URI"
+PROMPT = "mcp_server/offers/prompts.py: give it another name"
+RESOURCE = "mcp_server/offers/resources.py: give it another URI"
+TWICE = "mcp_server/offers/resources.py: name one otherwise"
+NOTHING_BETWEEN = "mcp_server/offers/resources.py: put a letter between them"
 TASK = "mcp_server/tasks/client_tasks.py: call the tool again"
 HASH = "access/tokens.py: get it with `printf %s TOKEN | sha256sum`"
 OWN_TOKEN = "access/tokens.py: give each a token of its own"
@@ -48,7 +50,7 @@ ALGORITHMS = "access/jwt_verifier.py: write some of …"
 KEYS = "access/jwt_verifier.py: give an https URL or a file"
 OTHER_FILE = "cli/serving/token_command.py: name another with --file"
 TRIED = {ADDRESS, PROMPT, RESOURCE, TASK, HASH, OWN_TOKEN, LIST, WRITE, MAY}
-TRIED |= {FIELDS, VERIFIER, ALGORITHMS, KEYS, OTHER_FILE}
+TRIED |= {TWICE, NOTHING_BETWEEN, FIELDS, VERIFIER, ALGORITHMS, KEYS, OTHER_FILE}
 KEY_SET = "access/jwt_verifier.py: give a JSON Web Key Set"
 PATTERNS = (
     "access/principal.py: write names, with * for any letters, ? for one, and [ab] for one of these"
@@ -96,6 +98,18 @@ async def test_names_that_are_taken(server: MCPServer) -> None:
         server.add_resource("docs://a", lambda: "b")
     assert names_cure(RESOURCE, str(raised.value)), raised.value
     server.add_resource("docs://b", lambda: "b")
+
+
+@pytest.mark.parametrize(
+    ("row", "wrong", "right"),
+    [(TWICE, "a://{x}/{x}", "a://{x}/{y}"), (NOTHING_BETWEEN, "a://{x}{y}", "a://{x}-{y}")],
+)
+async def test_addresses_of_resources(server: MCPServer, row: str, wrong: str, right: str) -> None:
+    """One whose variables have names of their own, and something between them, is taken."""
+    with pytest.raises(ConfigurationError) as raised:
+        server.add_resource(wrong, lambda **_: "")
+    assert names_cure(row, str(raised.value)), raised.value
+    server.add_resource(right, lambda **_: "")
 
 
 async def test_a_task_that_is_gone(server: MCPServer) -> None:

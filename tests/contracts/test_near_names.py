@@ -495,7 +495,9 @@ ELSEWHERE = {
     # tests/mcp_server: over the wire, and as it is made.
     "mcp_server/asking.py",
     "mcp_server/calling.py",
+    "mcp_server/offers/completing.py",
     "mcp_server/listing.py",
+    "mcp_server/offers/resources.py",
     "mcp_server/server.py",
     # tests/server and tests/access: over the wire, and in a token file.
     "server/reading.py",

@@ -24,7 +24,7 @@ READERS = {
     "executors/templates.py": ("`{name}`", "`{{name}}`", "`${env:NAME}`", "`${file:/path}`"),
     "executors/workflow/template.py": ("`${params.name}`", "`${steps.ID.output}`", "`$${`"),
     "knowledge/sql/connection/address.py": ("`${env:NAME}`", "URLs of [databases]"),
-    "mcp_server/resources.py": ("`server.add_resource`",),
+    "mcp_server/offers/resources.py": ("`server.add_resource`",),
     "session/prompt/prompt.py": ("`{{if NAME}}`",),
     "session/variables/references.py": (
         *("`$VAR_REF{{name}}`", "`$VAR_REF{{name:start:length}}`", "`$$VAR_REF{{`"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -271,6 +272,79 @@ async def test_a_changed_tool_is_asked_about_again(
 
     assert isinstance(again, InputRequiredResult)
     assert answers == []
+
+
+@pytest.mark.usefixtures("answers")
+async def test_an_operators_yes_is_for_one_call(engine: ToolEngine, modern: Any) -> None:
+    """A state that was used at one server brings it to no other, which asks anew."""
+    keys = [b"k" * 32]
+
+    @engine.tool(permission={"execution": "ask_always"})
+    async def send() -> str:
+        """Send."""
+        request = find_request()
+        assert request is not None
+        answer = await request.elicit("to", "To whom?", {"type": "object", "properties": {}})
+        return f"sent {answer['action']}"
+
+    async def allow(calling: asyncio.Task[Any]) -> Any:
+        while not (pending := await engine.approvals.pending()):  # noqa: ASYNC110 - it may be there
+            await asyncio.sleep(0.01)
+        await engine.approvals.answer(pending[0].token, True, by="bob")
+        return await calling
+
+    one, other = [MCPServer(engine, state_keys=keys) for _ in range(2)]
+    async with asyncio.timeout(DEADLINE), modern(one) as here, modern(other) as there:
+        asked = await allow(asyncio.create_task(call(here, "send", {})))
+        carried = {
+            "input_responses": {"to": ElicitResult(action="accept", content={})},
+            "request_state": asked.request_state,
+        }
+        sent = await call(here, "send", {}, **carried)
+        again = asyncio.create_task(call(there, "send", {}, **carried))
+        await allow(again)
+
+    assert [text_of(each) for each in (sent, again.result())] == ["sent accept"] * 2
+
+
+async def test_a_changed_tool_gets_no_answer_to_what_another_asked(
+    engine: ToolEngine, modern: Any
+) -> None:
+    """Neither an answer nor what it passed along: it is asked about again."""
+    got: list[Any] = []
+
+    async def play(version: int) -> str:
+        request = find_request()
+        assert request is not None
+        got.append(request.state)
+        form = {
+            "message": f"Play {version}?",
+            "requestedSchema": {"type": "object", "properties": {}},
+        }
+        question = {"method": "elicitation/create", "params": form}
+        answers = await request.ask({"yes": question}, state=f"of version {version}")
+        return f"{version}: {answers['yes']['action']}"
+
+    def register(version: int) -> None:
+        head = {"description": f"Plays {version}.", "parameters": [], "entry": {"type": "custom"}}
+        engine.register_tool({**head, "name": "play"}, partial(play, version))
+
+    register(1)
+    async with modern(MCPServer(engine)) as client:
+        asked = await call(client, "play", {})
+        engine.unregister_tool("play")
+        register(2)
+        yes = {"yes": ElicitResult(action="accept", content={})}
+        again = await call(
+            client, "play", {}, input_responses=yes, request_state=asked.request_state
+        )
+        played = await call(
+            client, "play", {}, input_responses=yes, request_state=again.request_state
+        )
+
+    assert got == [None, None, "of version 2"]
+    assert again.input_requests["yes"].params.message == "Play 2?"
+    assert text_of(played) == "2: accept"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.mcp_server.conftest import ERAS, Connect, text_of
 from tests.mcp_server.test_transports import words_of
 from tests.mcp_servers.programs import parameters
 from tool_engine import ToolEngine
-from tool_engine.mcp_server import MCPServer
+from tool_engine.mcp_server import MCPServer, ToolSelection
 
 LONG = "word " * 1_000
 
@@ -84,6 +84,19 @@ async def test_a_link_is_of_one_principal(long_engine: ToolEngine, connect: Conn
         assert (await read(client, uri)).text == LONG
 
     assert refused == [-32602] * 3
+
+
+async def test_a_link_to_a_result_of_a_hidden_tool(
+    long_engine: ToolEngine, connect: Connect
+) -> None:
+    """A tool that is taken from clients takes its results with it."""
+    keys = [b"k" * 32]
+    async with connect(MCPServer(long_engine, state_keys=keys)) as client:
+        (uri,) = links_of(await client.call_tool("text", {}))
+    hidden = ToolSelection(names=("rows",))
+    async with connect(MCPServer(long_engine, state_keys=keys, expose=hidden)) as client:
+        with pytest.raises(MCPError, match="Resource not found"):
+            await client.read_resource(uri)
 
 
 async def test_servers_that_share_their_keys_share_links(

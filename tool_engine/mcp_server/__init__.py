@@ -12,7 +12,7 @@ from tool_engine.late_names import find_later
 
 if TYPE_CHECKING:
     from tool_engine.mcp_server.asking import ClientRequest, find_request
-    from tool_engine.mcp_server.prompts import PromptArgument
+    from tool_engine.mcp_server.offers.prompts import PromptArgument
     from tool_engine.mcp_server.selection import ToolSelection
     from tool_engine.mcp_server.server import MCPServer
 
@@ -20,7 +20,7 @@ __all__ = ["ClientRequest", "MCPServer", "PromptArgument", "ToolSelection", "fin
 
 _MODULES = {
     "asking": "ClientRequest find_request",
-    "prompts": "PromptArgument",
+    "offers.prompts": "PromptArgument",
     "selection": "ToolSelection",
     "server": "MCPServer",
 }

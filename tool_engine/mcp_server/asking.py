@@ -93,7 +93,10 @@ class ClientRequest:
         self.questions = TaskQuestions(_read_answer)
         """What the task asks of the client."""
         self._is_over = False
-        self._answers: dict[str, Any] = dict(params.input_responses or {})
+        self._carried = carried
+        self._answers: dict[str, Any] = {}
+        if params.request_state is None or carried.number:
+            self._answers.update(params.input_responses or {})
         self._wanted: dict[str, Any] | None = None
         self._lack: str | None = None
         """What the client would have to be able to do."""
@@ -164,7 +167,7 @@ class ClientRequest:
             return await self.questions.ask(asked)
         requests = {key: write_wire(each) for key, each in asked.items()}
         self._wanted = {"resultType": "input_required", "inputRequests": requests}
-        self._carry_state(RoundState(tool=state, asked=self.asked, granted=self.granted))
+        self._carry_state(tool=state, asked=self.asked, granted=self.granted)
         raise InputRequiredError(f"the client is asked for {', '.join(sorted(asked))}")
 
     @property
@@ -188,15 +191,16 @@ class ClientRequest:
     def hold(self, call: str) -> None:
         """Let the client come back for a call that goes on without it."""
         self._wanted = {"resultType": "input_required"}
-        self._carry_state(RoundState(held=call))
+        self._carry_state(held=call)
 
     def come_back(self, now: ClientRequest) -> None:
         """Go on with what the client asks now."""
         self.ctx, self._wanted = now.ctx, None
         self.notices.move_to(now.ctx)
 
-    def _carry_state(self, state: RoundState) -> None:
-        text = state.encode()
+    def _carry_state(self, **said: Any) -> None:
+        server, definition = self._carried.server, self._carried.definition
+        text = RoundState(server=server, definition=definition, **said).encode()
         if text is not None and self._wanted is not None:
             self._wanted["requestState"] = text
 

@@ -85,14 +85,21 @@ class ClientCalls:
         if self.tasks is not None:
             await self.tasks.close()
 
-    def make_request(self, ctx: Any, params: Any) -> tuple[ClientRequest, RoundState]:
+    def make_request(
+        self, ctx: Any, params: Any, definition: str = ""
+    ) -> tuple[ClientRequest, RoundState]:
         """Return the request of a client, and what it carries from the round before.
+
+        Args:
+            ctx: The SDK's context of the request.
+            params: What the client sends.
+            definition: The hash of the definition of the tool that it calls.
 
         Raises:
             MCPError: What it carries was used before.
         """
         principal = find_principal(self._principal, ctx)
-        carried = self._spent.read_state(params.request_state, principal)
+        carried = self._spent.read_state(params.request_state, principal, definition)
         request = ClientRequest(
             ctx, params, carried, principal=principal, approvals=self._approvals
         )
@@ -110,7 +117,7 @@ class ClientCalls:
             return write_result(meant, own, is_modern=_is_modern(ctx))
         if meant.tool.background == "required" and not (self.tasks and takes_tasks(ctx)):
             return await self._refuse_client(ctx, meant)
-        request, carried = self.make_request(ctx, params)
+        request, carried = self.make_request(ctx, params, meant.tool.definition_hash)
         result: ToolExecutionResult | dict[str, Any] | None
         if carried.held is not None:
             request, result = await self._held.go_on(carried.held, request)

@@ -1,22 +1,28 @@
-"""How do clients hear that the list of tools has changed?"""
+"""How do clients hear that the tools, prompts or resources have changed?"""
 
 from __future__ import annotations
 
 import asyncio
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from contextvars import Context
+from typing import Any, Final, NamedTuple
 
 import mcp_types as types
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
     ResourceUpdated,
     ToolsListChanged,
 )
 
+from tool_engine.interfaces.source import Source
 from tool_engine.logger import get_logger
 from tool_engine.mcp_server.identity import connection_of
+from tool_engine.mcp_server.offers.prompts import Prompts
+from tool_engine.mcp_server.offers.resources import Resources
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 _KINDS: Final = (
@@ -37,13 +43,44 @@ _MOST_WATCHED: Final = 1_000
 _log: Final = get_logger(__name__)
 
 
+class _Watched(NamedTuple):
+    """A list that clients hear of."""
+
+    read: Callable[[], Any]
+    """Returns what differs whenever the list does."""
+    notice: Any
+    """What is sent to clients of 2026-07-28."""
+    send: str
+    """The method of a session that sends it to older ones."""
+
+    def read_for_all(self) -> Any:
+        """Return the list as it is for clients that may use all tools."""
+        return Context().run(self.read)
+
+
 class Changes:
     """The notices about changed lists, for clients of both eras.
 
     Those of 2026-07-28 listen with a request of their own; older ones hear it on their connection.
+
+    Args:
+        engine: Whose tools change.
+        prompts: What clients may read.
+        resources: The same.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Source, prompts: Prompts, resources: Resources) -> None:
+        self._lists = (
+            _Watched(lambda: engine.generation, ToolsListChanged(), "send_tool_list_changed"),
+            _Watched(prompts.read_all, PromptsListChanged(), "send_prompt_list_changed"),
+            _Watched(
+                lambda: (resources.describe(), resources.describe_templates()),
+                ResourcesListChanged(),
+                "send_resource_list_changed",
+            ),
+        )
+        self._last: list[Any] = []
+        """The lists as clients have heard of them last."""
         self._bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self._bus, max_subscriptions=10_000, max_buffered_events=16)
         self._connected: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -56,6 +93,7 @@ class Changes:
     def follow(self, subscribe: Callable[..., Any]) -> Callable[[], object]:
         """Follow the events of an engine; return what ends it."""
         self._loop = asyncio.get_running_loop()
+        self._last = [each.read_for_all() for each in self._lists]
         subscription: Callable[[], object] = subscribe(self._note_change, _KINDS)
         return subscription
 
@@ -97,7 +135,11 @@ class Changes:
             telling.cancel()
             await asyncio.wait([telling])
 
-    def _note_change(self, _event: ToolEngineEvent) -> None:
+    def look(self) -> None:
+        """Look for changed lists, and let clients hear of them; from any thread."""
+        self._note_change()
+
+    def _note_change(self, _event: ToolEngineEvent | None = None) -> None:
         # Code may change tools from any thread.
         loop = self._loop
         if loop is not None and not loop.is_closed():
@@ -113,12 +155,18 @@ class Changes:
             while self._has_changed:
                 await asyncio.sleep(_PAUSE)
                 self._has_changed = False
-                await self._bus.publish(ToolsListChanged())
-                async with asyncio.TaskGroup() as group:
-                    for session in list(self._connected.values()):
-                        group.create_task(_send_notice(session.send_tool_list_changed()))
+                for place, watched in enumerate(self._lists):
+                    before, self._last[place] = self._last[place], watched.read_for_all()
+                    if before != self._last[place]:
+                        await self._tell_of_list(watched)
         finally:
             self._telling = None
+
+    async def _tell_of_list(self, watched: _Watched) -> None:
+        await self._bus.publish(watched.notice)
+        async with asyncio.TaskGroup() as group:
+            for session in list(self._connected.values()):
+                group.create_task(_send_notice(getattr(session, watched.send)()))
 
 
 async def _send_notice(sending: Awaitable[None]) -> None:

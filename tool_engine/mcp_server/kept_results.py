@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tool_engine.interfaces.source import Source
+from tool_engine.mcp_server.listing import Listing
 from tool_engine.mcp_server.long_answers import write_long
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.output import to_text
@@ -30,10 +31,12 @@ class KeptResults:
     Args:
         engine: Where the results are kept.
         keys: The secrets of the seals, the newest first.
+        listing: The tools whose results a client may read.
     """
 
-    def __init__(self, engine: Source, keys: Sequence[bytes]) -> None:
+    def __init__(self, engine: Source, keys: Sequence[bytes], listing: Listing) -> None:
         self._engine = engine
+        self._listing = listing
         self._keys = keys
 
     def link(
@@ -77,10 +80,12 @@ class KeptResults:
         return content
 
     def _is_withheld(self, tool_name: str) -> bool:
-        """Return True if a person must see the results first, as the definition is now."""
+        """Return True if the client may not read the results, as the definition is now."""
         tool = self._engine.get(tool_name)
         said = None if tool is None else tool.permission
-        return tool is None or (said is not None and said.result is ResultPolicy.ALWAYS)
+        if tool is None or self._listing.show_tool(tool) is None:
+            return True
+        return said is not None and said.result is ResultPolicy.ALWAYS
 
 
 def _write_output(handed_over: list[Any]) -> tuple[str, str]:

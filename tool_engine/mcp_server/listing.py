@@ -6,7 +6,7 @@ import base64
 import binascii
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ from tool_engine.interfaces.source import Source, find_for_model
 from tool_engine.mcp_server.identity import find_patterns
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.model.checks.nearness import find_near
+from tool_engine.model.group import ToolGroup, members_of_all
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.definition_formats import MCPDefinitions
@@ -32,6 +33,12 @@ class Page(NamedTuple):
 
     tools: list[dict[str, Any]]
     next_cursor: str | None
+
+
+class ShownGroup(NamedTuple):
+    group: ToolGroup
+    tools: list[str]
+    """Those of its tools that a client sees, by the names that it knows."""
 
 
 class BadCursorError(ValueError):
@@ -50,6 +57,18 @@ class _Listed:
         known = self._writer.known
         self.tools = {known.sent_name(tool.name): tool for tool in known.learn(tools)}
         self.names = sorted(self.tools)
+        self._groups: dict[str, ShownGroup] | None = None
+
+    def find_groups(self, groups: Mapping[str, ToolGroup]) -> dict[str, ShownGroup]:
+        """Return the groups with the tools of theirs that are here."""
+        if self._groups is None:
+            tools, named = list(self.tools.values()), {id(t): n for n, t in self.tools.items()}
+            found = members_of_all(groups.values(), tools)
+            self._groups = {
+                name: ShownGroup(group, [named[id(tool)] for tool in members])
+                for (name, group), members in zip(groups.items(), found, strict=True)
+            }
+        return self._groups
 
     def describe(self, names: list[str], *, is_modern: bool) -> list[dict[str, Any]]:
         tools = [self.tools[name] for name in names]
@@ -158,6 +177,21 @@ class Listing:
     def shows_gone(self, name: str) -> bool:
         """Return True if a tool that is there no more was shown for sure."""
         return self._selection.picks_name(name) and _may_use(name, find_patterns())
+
+    def list_groups(self) -> dict[str, ShownGroup]:
+        """Return the groups whose words a client may read: who sees no tool of one sees no rule."""
+        groups, selection = self._engine.groups, self._selection
+        may_use_all = "*" in find_patterns()
+        return {
+            name: shown
+            for name, shown in self._list_now().find_groups(groups).items()
+            if not shown.group.is_quarantined
+            and (shown.tools or (may_use_all and (selection.is_all or name in selection.groups)))
+        }
+
+    def list_own_names(self) -> set[str]:
+        """Return the names that the engine has for the tools that a client sees."""
+        return {tool.name for tool in self._list_now().tools.values()}
 
     def list_names(self) -> list[str]:
         return self._list_now().names

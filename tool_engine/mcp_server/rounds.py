@@ -22,6 +22,10 @@ class RoundState(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     number: str = ""
     """Names this state, so that it is used once."""
+    server: str = ""
+    """Names the server that gave it, among those that share its seal."""
+    definition: str = ""
+    """The hash of the definition that the tool had."""
     tool: str | None = None
     """What the tool passed when it asked."""
     asked: list[str] = []
@@ -33,7 +37,7 @@ class RoundState(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     def encode(self) -> str | None:
         """Return the text for the client; None: there is nothing to carry."""
-        if self == RoundState():
+        if not (self.tool is not None or self.asked or self.granted or self.held):
             return None
         named = msgspec.structs.replace(self, number=secrets.token_hex(16))
         return msgspec.json.encode(named).decode()
@@ -43,26 +47,37 @@ class SpentStates:
     """The states that were used, until none of them would be taken any more."""
 
     def __init__(self) -> None:
+        self._server = secrets.token_hex(8)
         self._spent: dict[str | None, OrderedDict[str, float]] = {}
 
-    def read_state(self, text: str | None, principal: str | None) -> RoundState:
+    def read_state(
+        self, text: str | None, principal: str | None, definition: str = ""
+    ) -> RoundState:
         """Return what a state says, and spend it.
 
         Args:
             text: The state, with its seal taken off; None: there is none.
             principal: Whose it is.
+            definition: The hash of the definition that the tool has now.
 
         Raises:
             MCPError: It was used before, or is none of this server's.
         """
         if text is None:
-            return RoundState()
+            return RoundState(server=self._server, definition=definition)
         try:
             state = msgspec.json.decode(text, type=RoundState)
         except msgspec.DecodeError as error:
             raise _refuse_state("it is none of this server's") from error
         self._spend_number(state.number, principal)
-        return state
+        if state.definition != definition and state.held is None:
+            # What was asked and answered was about another tool.
+            return RoundState(server=self._server, definition=definition)
+        granted = state.granted
+        if state.server != self._server:
+            # An operator's yes is for one call. Here, nothing knows whether that has run there.
+            granted = {call: by for call, by in granted.items() if call in state.asked}
+        return msgspec.structs.replace(state, server=self._server, granted=granted)
 
     def _spend_number(self, number: str, principal: str | None) -> None:
         now = monotonic()

@@ -39,6 +39,11 @@ class ToolSelection(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFi
                 )
             msgspec.structs.force_setattr(self, key, tuple(value))
 
+    @property
+    def is_all(self) -> bool:
+        """True if nothing is left out."""
+        return not (self.names or self.groups or self.tags)
+
     def picks(self, tool: Tool, groups: Mapping[str, ToolGroup]) -> bool:
         """Return True if the tool is shown.
 
@@ -54,8 +59,7 @@ class ToolSelection(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFi
 
     def picks_name(self, name: str) -> bool:
         """Return True if a tool of this name is shown, whatever its groups and tags."""
-        is_all = not (self.names or self.groups or self.tags)
-        return is_all or any(fnmatchcase(name, pattern) for pattern in self.names)
+        return self.is_all or any(fnmatchcase(name, pattern) for pattern in self.names)
 
     def find_missing_groups(self, groups: Mapping[str, ToolGroup]) -> list[str]:
         """Return the names of groups that there are not."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +16,7 @@ import mcp_types as types
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
@@ -43,14 +44,15 @@ from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import BadCursorError, Listing, PageCache
 from tool_engine.mcp_server.logs import Logs
 from tool_engine.mcp_server.long_answers import LONG, LongAnswers, write_long
-from tool_engine.mcp_server.prompts import (
+from tool_engine.mcp_server.offers.completing import complete_argument
+from tool_engine.mcp_server.offers.prompts import (
     Prompt,
     PromptArgument,
     Prompts,
     check_arguments,
     write_prompt,
 )
-from tool_engine.mcp_server.resources import Resource, Resources
+from tool_engine.mcp_server.offers.resources import Resource, Resources
 from tool_engine.mcp_server.rounds import STATE_HOLDS
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.mcp_server.sendable import send_readable
@@ -79,6 +81,9 @@ _LISTS: Final[tuple[CacheableMethod, ...]] = (
     "prompts/list",
     "resources/list",
     "resources/templates/list",
+)
+_ANNOUNCED: Final = NotificationOptions(
+    prompts_changed=True, resources_changed=True, tools_changed=True
 )
 _NO_GUARD: Final = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 """The SDK's own checks of hosts and origins would ask again, and know other names."""
@@ -158,13 +163,13 @@ class MCPServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         """Where it is served, as long as it is."""
         self._ends: list[Callable[[], object]] = []
-        self._changes = Changes()
         self._logs = Logs()
-        self._prompts = Prompts(engine)
-        self._resources = Resources()
         self._listing = Listing(engine, selection, min(page_size, _MOST_OF_PAGE))
+        self._prompts = Prompts(self._listing)
+        self._resources = Resources()
+        self._changes = Changes(engine, self._prompts, self._resources)
         self._finder = Finder(engine.search_tools, self._listing) if mode == SEARCH else None
-        self._kept = KeptResults(engine, keys)
+        self._kept = KeptResults(engine, keys, self._listing)
         self._calls = ClientCalls(
             engine, self._listing, principal, approvals, self._finder, self._kept, task_after
         )
@@ -174,7 +179,7 @@ class MCPServer:
         return f"<MCPServer {self._server.name!r} of {self._engine!r}>"
 
     def _make_server(self, name: str, seal: RequestStateSecurity) -> Server[str | None]:
-        server: Server[str | None] = Server(
+        server = _Server(
             name,
             version=_VERSION,
             lifespan=self._follow_engine,
@@ -219,9 +224,7 @@ class MCPServer:
 
     async def run_streams(self, read: Any, write: Any) -> None:
         """Serve one client over a pair of the SDK's streams, until it leaves."""
-        options = self._server.create_initialization_options(
-            NotificationOptions(tools_changed=True)
-        )
+        options = self._server.create_initialization_options()
         # What has both ends is one client, whose calls belong together.
         before = _connection.set(f"mcp-{secrets.token_hex(16)}")
         try:
@@ -361,6 +364,7 @@ class MCPServer:
             ConfigurationError: There is one of that name.
         """
         self._prompts.add(name, Prompt(description, tuple(arguments), write))
+        self._changes.look()
 
     def add_resource(
         self,
@@ -370,6 +374,7 @@ class MCPServer:
         name: str | None = None,
         description: str = "",
         mime_type: str | None = None,
+        values: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """Offer a resource to clients.
 
@@ -380,11 +385,14 @@ class MCPServer:
             name: What people call it; None: the URI.
             description: What it is.
             mime_type: Its type, such as `text/markdown`.
+            values: What clients may offer for a variable while a person types.
 
         Raises:
-            ConfigurationError: The URI is none, or is there already.
+            ConfigurationError: The URI is none, or is there already, or has no such variable.
         """
-        self._resources.add(uri, Resource(name or uri, description, mime_type, read))
+        resource = Resource(name or uri, description, mime_type, read, dict(values or {}))
+        self._resources.add(uri, resource)
+        self._changes.look()
 
     async def tell_of_resource(self, uri: str) -> None:
         """Let the clients know that want to hear when a resource changes."""
@@ -465,6 +473,7 @@ class MCPServer:
         return await listen_with_tasks(tasks, listen, ctx, params)
 
     async def _list_prompts(self, ctx: Any, params: Any) -> Any:
+        _check_only_page(params)
         return {"prompts": self._prompts.describe(), "resultType": "complete"}
 
     async def _get_prompt(self, ctx: Any, params: types.GetPromptRequestParams) -> Any:
@@ -490,9 +499,11 @@ class MCPServer:
         return {"messages": messages, "resultType": "complete", **described}
 
     async def _list_resources(self, ctx: Any, params: Any) -> Any:
+        _check_only_page(params)
         return {"resources": self._resources.describe(), "resultType": "complete"}
 
     async def _list_templates(self, ctx: Any, params: Any) -> Any:
+        _check_only_page(params)
         described = self._resources.describe_templates()
         return {"resourceTemplates": described, "resultType": "complete"}
 
@@ -509,12 +520,25 @@ class MCPServer:
         return {"contents": [content], "resultType": "complete"}
 
     async def _complete_argument(self, ctx: Any, params: types.CompleteRequestParams) -> Any:
-        values: list[str] = []
-        if params.ref.type == "ref/prompt":
-            argument = params.argument
-            values = self._prompts.complete(params.ref.name, argument.name, argument.value)
-        completion = {"values": values, "total": len(values), "hasMore": False}
-        return {"completion": completion, "resultType": "complete"}
+        return complete_argument(params, self._prompts, self._resources)
+
+
+class _Server(Server[str | None]):
+    """The SDK's server, which announces to older clients that they hear of changes, on each way."""
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *more: Any, **named: Any
+    ) -> InitializationOptions:
+        """Return what `initialize` answers."""
+        announced = notification_options or _ANNOUNCED
+        return super().create_initialization_options(announced, *more, **named)
+
+
+def _check_only_page(params: types.PaginatedRequestParams | None) -> None:
+    """Check that a client reads a list from its beginning, which has one page."""
+    if params is not None and params.cursor is not None:
+        message = f"no page ended with the cursor {params.cursor[:80]!r}"
+        raise MCPError(types.INVALID_PARAMS, message)
 
 
 def _find_header_schema(_name: str) -> None:

@@ -169,7 +169,7 @@ async def test_changes_without_end_are_read_now_and_then(engine: ToolEngine) -> 
     begun = time.monotonic()
     await engine.add_source(make_source("changes"))
     async with asyncio.timeout(LIMIT):
-        while (tool := engine.get("count")) is None or tool.description < "Reading 6.":
+        while (tool := engine.get("count")) is None or tool.description < "Reading 6.":  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.05)
     result = await call(engine, "count")
     most = 2 + (time.monotonic() - begun) / _REST

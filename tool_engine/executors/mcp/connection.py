@@ -409,7 +409,7 @@ class Connection:
         rested, pause = 0.0, _REST
         while not peer.link.is_lost:
             await self._wait_for_change(peer.ttl)
-            # A server that tells of changes without end must not take all of our time.
+            # A server that announces changes without end must not take all of our time.
             while (left := rested - time.monotonic()) > 0 and not peer.link.is_lost:
                 await self._wait_for_change(left)
             if not peer.link.is_lost:

@@ -7,7 +7,7 @@ keeps of a prompt stays good from turn to turn.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tool_engine.interfaces import ToolCallingProtocol, ToolExecutor
@@ -222,7 +222,7 @@ class SessionPrompt:
         return [f"{self._texts.skills}\n\n{table}"]
 
 
-def render_rules(rules: str, tools: Sequence[str], enabled_tools: Sequence[str]) -> str:
+def render_rules(rules: str, tools: Iterable[str], enabled_tools: Container[str]) -> str:
     """Return the rules of a group as its model reads them. S11.
 
     A line that begins with `{{if NAME}}` stays, without that, while the tool NAME is on; of several
@@ -238,7 +238,7 @@ def render_rules(rules: str, tools: Sequence[str], enabled_tools: Sequence[str])
     return "\n".join(line for line in lines if line is not None).replace(_TOOLS, listed)
 
 
-def _read_line(line: str, enabled_tools: Sequence[str]) -> str | None:
+def _read_line(line: str, enabled_tools: Container[str]) -> str | None:
     while (found := _CONDITION.match(line)) is not None:
         if found["name"] not in enabled_tools:
             return None

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import mcp_types as types
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.interfaces.source import Source
+from tool_engine.mcp_server.listing import Listing, ShownGroup
 from tool_engine.model.checks.known_fields import KnownFields
+from tool_engine.session.prompt.prompt import render_rules
 
 _RULES: Final = "rules"
-_MOST_VALUES: Final = 100
 
 
 class PromptArgument(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFields):
@@ -38,11 +39,11 @@ class Prompts:
     """The prompts of a server: the rules and skills of groups, and those that were added.
 
     Args:
-        engine: Where the groups are.
+        listing: What clients see.
     """
 
-    def __init__(self, engine: Source) -> None:
-        self._engine = engine
+    def __init__(self, listing: Listing) -> None:
+        self._listing = listing
         self._added: dict[str, Prompt] = {}
 
     def add(self, name: str, prompt: Prompt) -> None:
@@ -54,32 +55,31 @@ class Prompts:
         """Return all prompts as they stand on the wire, sorted by name."""
         return [_describe_prompt(name, prompt) for name, prompt in sorted(self._find_all().items())]
 
+    def read_all(self) -> tuple[Any, ...]:
+        """Return what differs whenever a prompt does, or what it says."""
+        return (self.describe(), self._listing.list_groups())
+
     def get(self, name: str) -> Prompt | None:
         return self._find_all().get(name)
 
     def list_names(self) -> list[str]:
         return sorted(self._find_all())
 
-    def complete(self, name: str, argument: str, begun: str) -> list[str]:
-        """Return the values of an argument that begin with what was typed."""
-        prompt = self.get(name)
-        known = () if prompt is None else prompt.arguments
-        values = next((each.values for each in known if each.name == argument), ())
-        return [each for each in values if each.startswith(begun)][:_MOST_VALUES]
-
     def _find_all(self) -> dict[str, Prompt]:
         found: dict[str, Prompt] = {}
-        for name, group in self._engine.groups.items():
-            if group.is_quarantined:
-                continue
+        for name, shown in self._listing.list_groups().items():
+            group = shown.group
             if group.rules:
                 text = f"The rules for the tools of {name}"
-                found[f"{name}.{_RULES}"] = Prompt(
-                    group.description or text, (), _write_text(group.rules)
-                )
+                write = partial(self._write_rules, shown)
+                found[f"{name}.{_RULES}"] = Prompt(group.description or text, (), write)
             for skill in group.skills:
                 found[f"{name}.{skill.name}"] = Prompt(skill.desc, (), _write_text(skill.prompt))
         return found | self._added
+
+    def _write_rules(self, shown: ShownGroup) -> str:
+        """Return the rules of a group as a session's model would read them."""
+        return render_rules(shown.group.rules, shown.tools, self._listing.list_own_names())
 
 
 def check_arguments(name: str, prompt: Prompt, arguments: Mapping[str, str]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.nearness import suggest_near
 
 _VARIABLE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_STEP: Final = re.compile("[/?#]")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
 _LONGEST_URI: Final = 4_096
 
@@ -21,6 +23,8 @@ class Resource(NamedTuple):
     mime_type: str | None
     read: Callable[..., Any]
     """Returns the text or the bytes; of a template, it takes the variables as keywords."""
+    values: Mapping[str, Sequence[str]] = {}
+    """What a client may offer for a variable while a person types."""
 
 
 class Resources:
@@ -42,10 +46,27 @@ class Resources:
             )
         if uri in self._fixed or uri in self._templates:
             raise ConfigurationError(f"there is a resource {uri!r} already; give it another URI")
-        if _VARIABLE.search(uri) is None:
+        variables = _VARIABLE.findall(uri)
+        for name in resource.values:
+            if name not in variables:
+                hint = suggest_near(name, variables)
+                raise ConfigurationError(f"the resource {uri!r} has no variable {name!r}{hint}")
+        if not variables:
             self._fixed[uri] = resource
         else:
             self._templates[uri] = (_compile_template(uri), resource)
+
+    def list_addresses(self) -> list[str]:
+        return sorted({*self._fixed, *self._templates})
+
+    def find_values(self, uri: str) -> dict[str, Sequence[str]] | None:
+        """Return what may stand for each variable of an address; None: there is no such one."""
+        if uri in self._fixed:
+            return {}
+        if uri not in self._templates:
+            return None
+        values = self._templates[uri][1].values
+        return {name: values.get(name, ()) for name in _VARIABLE.findall(uri)}
 
     def describe(self) -> list[dict[str, Any]]:
         return [_describe_resource("uri", uri, each) for uri, each in sorted(self._fixed.items())]
@@ -90,17 +111,24 @@ class Resources:
 
 
 def _compile_template(uri: str) -> re.Pattern[str]:
-    pattern, end = "", 0
-    for found in _VARIABLE.finditer(uri):
-        # A variable is one step of a path, so that none reaches further than its template says.
-        pattern += re.escape(uri[end : found.start()]) + f"(?P<{found[1]}>[^/?#]+)"
-        end = found.end()
-    try:
-        return re.compile(pattern + re.escape(uri[end:]))
-    except re.error as error:
+    first, *rest = _VARIABLE.split(uri)
+    names, texts = rest[::2], rest[1::2]
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"a variable of {uri!r} stands there twice; name one otherwise")
+    if not all(texts[:-1]):
         raise ConfigurationError(
-            f"the variables of {uri!r} run into one another: {error}"
-        ) from error
+            f"two variables of {uri!r} run into one another; put a letter between them"
+        )
+    pattern = re.escape(first)
+    for number, (name, text) in enumerate(zip(names, texts, strict=True), 1):
+        # A variable is one step of a path, so that none reaches further than its template says.
+        if number == len(names) or _STEP.search(text):
+            pattern += f"(?P<{name}>[^/?#]+){re.escape(text)}"
+        else:
+            # It ends where the text behind it first stands: to try each place of each variable
+            # with those of all others would take an address of some thousand letters for hours.
+            pattern += f"(?>(?P<{name}>[^/?#]+?){re.escape(text)})"
+    return re.compile(pattern)
 
 
 def _describe_resource(key: str, uri: str, resource: Resource) -> dict[str, Any]:
