@@ -240,7 +240,7 @@ async def test_each_list_is_told_of(
         serving(grouped, server) as url,
         Client(url, mode=mode, message_handler=hear) as client,
     ):
-        said = client.server_capabilities
+        said: Any = client.server_capabilities
         assert [each.list_changed for each in (said.tools, said.prompts, said.resources)] == [
             True
         ] * 3
@@ -255,7 +255,7 @@ async def test_each_list_is_told_of(
             change(server, grouped)
             await is_heard.wait()
         else:
-            wanted = {f"{kind}_list_changed": True for kind in ("tools", "prompts", "resources")}
+            wanted: Any = {f"{kind}_list_changed": True for kind in ("tools", "prompts", "resources")}
             async with client.listen(**wanted):
                 change(server, grouped)
                 await is_heard.wait()
