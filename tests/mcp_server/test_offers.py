@@ -255,7 +255,9 @@ async def test_each_list_is_told_of(
             change(server, grouped)
             await is_heard.wait()
         else:
-            wanted: Any = {f"{kind}_list_changed": True for kind in ("tools", "prompts", "resources")}
+            wanted: Any = {
+                f"{kind}_list_changed": True for kind in ("tools", "prompts", "resources")
+            }
             async with client.listen(**wanted):
                 change(server, grouped)
                 await is_heard.wait()
