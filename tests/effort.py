@@ -13,7 +13,7 @@ from typing import Final
 __all__ = ["IS_WHOLE", "VARIABLE", "share_of"]
 
 VARIABLE = "TESTS_EFFORT"
-EFFORTS: Final = {"quick": (0.1, 10), "usual": (0.25, 25), "whole": (1.0, 0)}
+EFFORTS: Final = {"quick": (0.05, 10), "usual": (0.1, 15), "whole": (1.0, 0)}
 """Which share of the cases that a test names, and how many of them at least."""
 
 _EFFORT: Final = os.environ.get(VARIABLE, "usual")

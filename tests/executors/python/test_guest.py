@@ -37,7 +37,7 @@ def pipe() -> Iterator[Pipe]:
 def answered(function: Callable[..., Any], context: Any = None, **params: Any) -> Any:
     request = {"id": 7, "params": params, "context": context, "seconds": 5.0}
     with asyncio.Runner() as runner:
-        answer = json.loads(guest._answer_request(function, runner, request, None, -1))
+        answer = json.loads(guest._answer_request(function, lambda: runner, request, None, -1))
     assert answer.pop("id") == 7
     return answer
 
@@ -167,7 +167,7 @@ def test_processor_time_is_counted_from_now() -> None:
     try:
         with asyncio.Runner() as runner:
             request = {"id": 1, "params": {}, "context": None, "seconds": None}
-            guest._answer_request(lambda: None, runner, request, 1000.0, -1)
+            guest._answer_request(lambda: None, lambda: runner, request, 1000.0, -1)
         used = resource.getrusage(resource.RUSAGE_SELF)
         limit, hard = resource.getrlimit(resource.RLIMIT_CPU)
         assert 1000 <= limit <= used.ru_utime + used.ru_stime + 1001

@@ -174,6 +174,12 @@ async def test_surroundings(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> No
     assert await bench.run("arguments") == [""]
 
 
+async def test_what_is_not_async_loads_no_loop(bench: Bench, write: Write) -> None:
+    """It takes as long as all the rest of a worker's start."""
+    bench.module = write("import sys\ndef loaded(): return 'asyncio' in sys.modules\n")
+    assert await bench.run("loaded") is False
+
+
 async def test_a_function_in_c(bench: Bench) -> None:
     """R9: a function without signature is called with what there is."""
     with pytest.raises(ToolExecutionError, match="TypeError: max"):
@@ -300,9 +306,9 @@ async def test_a_worker_that_dies_before_its_first_call(
     """R9: a module that ends its process is at fault; no row of processes is started for it."""
     bench.module = write(
         f"""
-        import asyncio, os
+        import os, select
         with open({str(tmp_path / "marks")!r}, "a") as file: file.write(".")
-        asyncio.Runner = lambda: os._exit(3)
+        select.select = lambda *_: os._exit(3)
         def f(): return 1
         """
     )

@@ -12,7 +12,6 @@ messages can be wrong, but cannot run code in the engine.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import contextvars
 import ctypes
@@ -139,12 +138,18 @@ def _serve_calls(requests: int, answers: int) -> int:
         _write_message(answers, _encode_message({"id": 0, "error": _describe_error(error)}))
         return 0
     _write_message(answers, _encode_message({"id": 0, "value": described}))
-    with asyncio.Runner() as runner:
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def open_runner() -> Any:
+            # Half of the time of a start, which a handler that is not async must not pay for.
+            return stack.enter_context(importlib.import_module("asyncio").Runner())
+
         while select.select([requests], [], [], IDLE_SECONDS)[0]:
             request = _read_message(requests)
             if request is None:
                 break
-            answer = _answer_request(function, runner, request, settings["cpu"], answers)
+            answer = _answer_request(function, open_runner, request, settings["cpu"], answers)
             _write_message(answers, answer)
     return 0
 
@@ -184,7 +189,7 @@ def _describe_signature(function: Any) -> dict[str, Any]:
 
 def _answer_request(
     function: Callable[..., Any],
-    runner: asyncio.Runner,
+    open_runner: Callable[[], Any],
     request: Any,
     cpu: float | None,
     answers: int,
@@ -205,7 +210,7 @@ def _answer_request(
         with _hold_trace(request.get("trace", {})):
             value = function(**arguments)
             if inspect.isawaitable(value):
-                value = runner.run(_await_value(value), context=contextvars.copy_context())
+                value = open_runner().run(_await_value(value), context=contextvars.copy_context())
         value, answer = _encode_value(request["id"], _lay_out(value))
         if len(answer) > MAX_MESSAGE:
             raise _HandlerError(f"the result has {len(answer)} bytes; the most is {MAX_MESSAGE}")
