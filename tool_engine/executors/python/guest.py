@@ -139,12 +139,10 @@ def _serve_calls(requests: int, answers: int) -> int:
         return 0
     _write_message(answers, _encode_message({"id": 0, "value": described}))
     with contextlib.ExitStack() as stack:
-
-        @functools.cache
-        def open_runner() -> Any:
-            # Half of the time of a start, which a handler that is not async must not pay for.
-            return stack.enter_context(importlib.import_module("asyncio").Runner())
-
+        # Half of the time of a start, which a handler that is not async must not pay for.
+        open_runner = functools.cache(
+            lambda: stack.enter_context(importlib.import_module("asyncio").Runner())
+        )
         while select.select([requests], [], [], IDLE_SECONDS)[0]:
             request = _read_message(requests)
             if request is None:
