@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator
 
 
@@ -15,6 +16,11 @@ class Provider:
         self.running = self.most = 0
         self.started: list[str] = []
         """Who called, in order."""
+        self.times: list[float] = []
+        """When each was given its slot, as it says itself."""
+        self.conversations: Counter[str] = Counter()
+        """How many calls of each conversation are with it."""
+        self.most_of_one = 0
         self._changed = asyncio.Event()
 
     async def until(self, count: int, seconds: float = 20.0) -> None:
@@ -26,14 +32,24 @@ class Provider:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
-            name = (await reader.readline()).decode().strip()
+            words = (await reader.readline()).decode().split()
+            if not words:  # its process was killed
+                writer.close()
+                return
+            name, conversation, given = words
             self.running += 1
+            # Others may have what a process had that stood still, before it knows.
+            counted = 0 if name.startswith("stopped") else 1
+            self.conversations[conversation] += counted
+            self.most_of_one = max(self.most_of_one, self.conversations[conversation])
+            self.times.append(float(given))
             self.most = max(self.most, self.running)
             self.started.append(name)
             self._changed.set()
             writer.write(b"ok\n")
             await reader.read()
             self.running -= 1
+            self.conversations[conversation] -= counted
         writer.close()
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -54,11 +56,12 @@ class Crew:
 
     def __init__(self, url: str, port: int) -> None:
         self.url, self.port, self.grace, self.strategy = url, port, 0.3, "fifo"
+        self.limits: dict[str, Any] = {"bucket_limits": {"ai": 2}}
         self.running: list[AsyncProgram] = []
 
     async def start(self, name: str, callers: int, seconds: float) -> AsyncProgram:
-        words = [self.url, name, str(self.port), str(callers), str(seconds), "2", str(self.grace)]
-        words.append(self.strategy)
+        words = [self.url, name, str(self.port), str(callers), str(seconds)]
+        words += [json.dumps(self.limits), str(self.grace), self.strategy]
         process = await start(
             *("-m", "tests.cluster.worker", *words), cwd=ROOT, imports=("tests.cluster.worker",)
         )

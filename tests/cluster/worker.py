@@ -1,6 +1,9 @@
 """A process of a cluster: callers that call a provider again and again.
 
-`python -m tests.cluster.worker URL NAME PORT CALLERS SECONDS LIMIT GRACE STRATEGY`
+`python -m tests.cluster.worker URL NAME PORT CALLERS SECONDS LIMITS GRACE STRATEGY`
+
+LIMITS is the JSON of what it shares, by the fields of a `ClusterConfig`. Each call belongs to one
+of three conversations, and tells the provider of which, and when it was given its slot.
 
 It ends with its input.
 """
@@ -9,9 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sys
 
-from tool_engine.admission.cluster.cluster_limits import ClusterLimits
+from tool_engine import ClusterConfig, ToolExecutionContext
+from tool_engine.admission.cluster.cluster_limits import limits_of
 from tool_engine.admission.cluster.controller import ClusterController
 from tool_engine.admission.cluster.member import ClusterMember
 from tool_engine.config import ConcurrencyConfig
@@ -20,21 +25,23 @@ from tool_engine.errors import LeaseLostError
 
 async def work(words: list[str]) -> None:
     url, name, strategy = words[0], words[1], words[7]
-    port, callers, limit = int(words[2]), int(words[3]), int(words[5])
-    seconds, grace = float(words[4]), float(words[6])
-    limits = ClusterLimits(1, buckets={"ai": limit}, strategy=strategy)
-    member = ClusterMember(url, "tests", name, limits, grace=grace, ttl=3.0)
-    controller = ClusterController(
-        ConcurrencyConfig(max_concurrent=100, queue_timeout=None, strategy=strategy), member
+    port, callers, seconds, grace = int(words[2]), int(words[3]), float(words[4]), float(words[6])
+    cluster = ClusterConfig(url=url, revision=1, **json.loads(words[5]))
+    config = ConcurrencyConfig(
+        max_concurrent=100, queue_timeout=None, strategy=strategy, cluster=cluster
     )
+    limits = limits_of(config, cluster)
+    member = ClusterMember(url, "tests", name, limits, grace=grace, ttl=3.0)
+    controller = ClusterController(config, member)
 
-    async def call() -> None:
+    async def call(conversation: str) -> None:
+        context = ToolExecutionContext(conversation_id=conversation)
         while True:
             # The next one is another call.
             with contextlib.suppress(LeaseLostError):
-                async with controller.slot("ai"):
+                async with controller.slot("ai", context=context) as slot:
                     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                    writer.write(f"{name}\n".encode())
+                    writer.write(f"{name} {conversation} {slot.acquired_at}\n".encode())
                     await reader.readline()
                     await asyncio.sleep(seconds)
                     # What the provider has not heard of has not ended for it.
@@ -42,7 +49,7 @@ async def work(words: list[str]) -> None:
                     await reader.read()
                     writer.close()
 
-    calls = [asyncio.create_task(call()) for _ in range(callers)]
+    calls = [asyncio.create_task(call(f"c{number % 3}")) for number in range(callers)]
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
     for each in calls:

@@ -101,13 +101,15 @@ class Found(NamedTuple):
         version: How often it was written.
         state: Its bytes.
         has_crashed: The server has, and no process has taken note of it yet.
-        offset: What the database's clock says beyond this machine's uptime, in seconds.
+        offset: What the database's clock says at least beyond this machine's uptime, in seconds.
+        doubt: By how much it may say more.
     """
 
     version: int
     state: bytes
     has_crashed: bool
     offset: float
+    doubt: float = 0.0
 
 
 class ClusterConnection:
@@ -133,6 +135,8 @@ class ClusterConnection:
         self._turn = asyncio.Lock()
         self._echo: asyncio.Future[None] | None = None
         self._is_checked = False
+        self.offset = self.doubt = 0.0
+        """Of the newest answer: as in `Found`."""
 
     async def open(self, life: str, first_state: bytes) -> None:
         """Connect, with a session that shows that a life goes on.
@@ -169,7 +173,9 @@ class ClusterConnection:
         async with self._turn:
             asked = read_uptime()
             row = await self._open_connection.fetchrow(_READ, self._name, timeout=PATIENCE)
-        return _make_found(row, asked)
+        found = _make_found(row, asked)
+        self.offset, self.doubt = found.offset, found.doubt
+        return found
 
     async def swap(
         self,
@@ -209,10 +215,11 @@ class ClusterConnection:
                 restarts,
                 timeout=PATIENCE,
             )
+        self.offset, self.doubt = _read_clock(row["clock"], asked)
         if row["is_done"]:
             return None
-        offset = row["clock"] - (asked + read_uptime()) / 2
-        return Found(row["version"], row["state"], row["has_crashed"], offset)
+        clock = self.offset, self.doubt
+        return Found(row["version"], row["state"], row["has_crashed"], *clock)
 
     async def list_sessions(self, lives: Iterable[str]) -> frozenset[str]:
         """Return which lives have a session."""
@@ -295,8 +302,14 @@ async def read_state(url: str | Callable[[], str], name: str) -> Found | None:
 
 
 def _make_found(row: Any, asked: float) -> Found:
-    offset = row["clock"] - (asked + read_uptime()) / 2
-    return Found(row["version"], row["state"], not row["is_alive"], offset)
+    clock = _read_clock(row["clock"], asked)
+    return Found(row["version"], row["state"], not row["is_alive"], *clock)
+
+
+def _read_clock(said: float, asked: float) -> tuple[float, float]:
+    """Return `Found.offset` and `Found.doubt`: when the server looked is not known better."""
+    answered = read_uptime()
+    return said - answered, answered - asked
 
 
 async def _open_session(url: str | Callable[[], str]) -> Any:

@@ -110,6 +110,8 @@ class Coordinator:
         self.breakers: dict[str, ClusterBreaker] = {}
         self._set_breakers()
         self.looked_at = 0.0
+        self.doubt = 0.0
+        """Seconds by which the clock may be ahead of `now`: a start counts until it is over."""
         self._news: set[str] = set()
         """The lives that must hear how it is now."""
         self.has_changed = self._is_durable = False
@@ -226,7 +228,8 @@ class Coordinator:
         """End a life: what it has is free, and what it waits for is forgotten."""
         del self.lives[life.name]
         self.absent.discard(life.name)
-        self.books.close(life.name, life.accounts, now, is_known=life.epoch == self.epoch)
+        is_known = life.epoch == self.epoch
+        self.books.close(life.name, life.accounts, now + self.doubt, is_known=is_known)
         for entry in life.entries.values():
             self.line_up.leave(entry)
         for breaker in self.breakers.values():
@@ -363,7 +366,7 @@ class Coordinator:
 
     def _count_spent(self, account: Account, resource: str, spent: int, now: float) -> None:
         if spent > account.spent:
-            self.books.cool(resource, spent - account.spent, now)
+            self.books.cool(resource, spent - account.spent, now + self.doubt)
             account.spent = spent
 
     def _wait_again(self, entry: Entry) -> None:

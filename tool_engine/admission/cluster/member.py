@@ -110,7 +110,6 @@ class ClusterMember:
         self.lost_slots: dict[Any, int] = {}
         """Slots whose units were lost, and whose work has not ended."""
         self._known: tuple[int, Coordinator] | None = None
-        self._offset = 0.0
         self._shown: dict[str, tuple[int, bool] | None] = {}
         """What the controller knows of units; None: it may know something else."""
         self._life: str | None = None
@@ -479,7 +478,7 @@ class ClusterMember:
             if isinstance(message, Sync) and message.looks:
                 self.statements += 1
                 sessions = await connection.list_sessions(state.lives)
-            now = read_uptime() + self._offset
+            now, state.doubt = read_uptime() + connection.offset, connection.doubt
             if is_new:
                 state.restart(now)
             outcome = state.hear(message, now, sessions)
@@ -498,7 +497,6 @@ class ClusterMember:
             self._known, is_new = self._take_found(found)
 
     def _take_found(self, found: Found) -> tuple[tuple[int, Coordinator], bool]:
-        self._offset = found.offset
         return (found.version, load_state(found.state)), found.has_crashed
 
     def _set_timer(self) -> None:
