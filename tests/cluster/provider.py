@@ -46,10 +46,12 @@ class Provider:
             self.most = max(self.most, self.running)
             self.started.append(name)
             self._changed.set()
-            writer.write(b"ok\n")
-            await reader.read()
-            self.running -= 1
-            self.conversations[conversation] -= counted
+            try:
+                writer.write(b"ok\n")
+                await reader.read()
+            finally:  # a process that is killed may reset its connection
+                self.running -= 1
+                self.conversations[conversation] -= counted
         writer.close()
 
 

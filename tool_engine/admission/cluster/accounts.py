@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate
+from tool_engine.admission.cluster.cluster_limits import (
+    ClusterLimits,
+    is_rate,
+    name_definition,
+)
 
 
 @dataclass(slots=True)
@@ -42,17 +46,24 @@ class Books:
         used: Units that are out, or count as starts of the last period.
         holders: Which lives have units, and how many.
         cooling: Of rates: until when so many starts count.
+        defined: The limits that tools define, by `name_definition`.
     """
 
     limits: ClusterLimits
     used: dict[str, int] = field(default_factory=dict)
     holders: dict[str, dict[str, int]] = field(default_factory=dict)
     cooling: dict[str, deque[tuple[float, int]]] = field(default_factory=dict)
+    defined: dict[str, int] = field(default_factory=dict)
 
     def room_of(self, resource: str) -> int | None:
         """Return how many units may be granted; None: any number."""
-        limit = self.limits.limit_of(resource)
+        limit = self.limit_of(resource)
         return None if limit is None else limit - self.used.get(resource, 0)
+
+    def limit_of(self, resource: str) -> int | None:
+        """Return how many units there are; None: any number."""
+        limit = self.limits.limit_of(resource)
+        return self.defined.get(name_definition(resource)) if limit is None else limit
 
     def move(self, life: str, resource: str, units: int) -> None:
         """Count units that a life gets; fewer than 0: that it has no more."""
@@ -98,8 +109,8 @@ class Books:
             if is_rate(resource) and is_known:
                 self.cool(resource, out, now)
         if not is_known:
-            for name in self.limits.rates:
-                resource = f"rate:{name}"
+            defined = [resource for resource in self.defined if is_rate(resource)]
+            for resource in (*(f"rate:{name}" for name in self.limits.rates), *defined):
                 self.cool(resource, self.room_of(resource) or 0, now)
 
     def _add_used(self, resource: str, units: int) -> None:

@@ -12,6 +12,8 @@ from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.settings.cluster import ClusterConfig
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 
+TOOL = "tool "
+"""Before the name of a tool whose definition says what is shared."""
 STRATEGIES = ("fifo", "priority", "fair")
 """In which order those that wait are served: `ConcurrencyConfig.strategy` without `reject`."""
 
@@ -65,8 +67,12 @@ class ClusterLimits(msgspec.Struct, frozen=True):
     def period_of(self, resource: str) -> float:
         """Return for how many seconds a start counts; 0.0 of what is no rate."""
         kind, _, name = resource.partition(":")
-        rate = self.rates.get(name) if kind == "rate" else None
-        return 0.0 if rate is None else rate.period
+        if kind != "rate":
+            return 0.0
+        rate = self.rates.get(name)
+        if rate is None:
+            return float(name.rpartition("@")[2]) if name.startswith(TOOL) else 0.0
+        return rate.period
 
     def outranks(self, other: ClusterLimits) -> bool:
         """Return whether these limits hold where `other` did.
@@ -103,6 +109,17 @@ def limits_of(config: ConcurrencyConfig, cluster: ClusterConfig) -> ClusterLimit
 def read_limits(limits: ClusterLimits) -> tuple[Any, ...]:
     """Return what the fields of a `ClusterConfig` say of limits, from the revision on."""
     return limits.revision, limits.buckets, limits.keys, limits.rates, limits.breakers
+
+
+def name_tool_rate(tool: str, rate: ToolRate) -> str:
+    """Return the resource of a tool's rate: with its period, for which starts count."""
+    return f"rate:{TOOL}{tool}@{rate.period!r}"
+
+
+def name_definition(resource: str) -> str:
+    """Return under which name the limit of a resource is kept which a tool defines."""
+    kind, _, name = resource.partition(":")
+    return f"{kind}:{name.partition(':')[0]}" if kind == "key" else resource
 
 
 def is_rate(resource: str) -> bool:

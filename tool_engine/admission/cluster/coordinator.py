@@ -11,7 +11,12 @@ from typing import Final
 
 from tool_engine.admission.cluster.accounts import Account, Books
 from tool_engine.admission.cluster.breakers import ClusterBreaker
-from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate
+from tool_engine.admission.cluster.cluster_limits import (
+    TOOL,
+    ClusterLimits,
+    is_rate,
+    name_definition,
+)
 from tool_engine.admission.cluster.confirming import Confirmed
 from tool_engine.admission.cluster.lease_messages import (
     Answer,
@@ -27,6 +32,7 @@ from tool_engine.admission.cluster.lease_messages import (
 )
 from tool_engine.admission.cluster.line_up import Entry, LineUp
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.settings.concurrency import BreakerPolicy
 
 LOOK_EVERY: Final = 0.1
 """Seconds in which one of those that wait looks whether others have ended."""
@@ -205,7 +211,27 @@ class Coordinator:
         for name, policy in self.limits.breakers.items():
             self.breakers.setdefault(name, ClusterBreaker(policy)).policy = policy
         for name in self.breakers.keys() - self.limits.breakers.keys():
-            del self.breakers[name]
+            if not name.startswith(TOOL):
+                del self.breakers[name]
+
+    def _take_definition(self, limits: dict[str, int]) -> None:
+        """Take note of the limits that the tool of a call defines."""
+        defined = self.books.defined
+        for name, limit in limits.items():
+            before = defined.get(name)
+            if before == limit:
+                continue
+            # After a crash it is to be known of which rates a life may have had starts.
+            self._is_durable |= before is None
+            defined[name] = limit
+            if before is not None and limit < before:
+                held = self.books.holders
+                self.lowered.update(each for each in held if name_definition(each) == name)
+
+    def _define_breaker(self, name: str | None, policy: BreakerPolicy | None) -> None:
+        if name is not None and policy is not None:
+            self._is_durable |= name not in self.breakers
+            self.breakers.setdefault(name, ClusterBreaker(policy)).policy = policy
 
     def _look_after_others(self, now: float, sessions: frozenset[str]) -> None:
         """Give up those that have ended, and say again what others may not have heard."""
@@ -304,6 +330,8 @@ class Coordinator:
         """Put tickets in line, each at its place; return their numbers."""
         for ticket in tickets:
             entry = life.entries.get(ticket.number)
+            self._take_definition(ticket.limits)
+            self._define_breaker(ticket.breaker, ticket.policy)
             if entry is None:
                 entry = life.entries[ticket.number] = self._make_entry(life, ticket, now)
                 self.asking += [entry] if entry.asks else []
@@ -347,6 +375,7 @@ class Coordinator:
                 self.paused[resource] = now + left
                 self._news.update(self.lives)
         for report in message.reports:
+            self._define_breaker(report.breaker, report.policy)
             breaker = self.breakers.get(report.breaker)
             if breaker is not None and breaker.hear(life.name, report, now):
                 self._news.update(self.lives)

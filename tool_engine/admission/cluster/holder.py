@@ -42,6 +42,7 @@ from tool_engine.admission.cluster.leased_call import Call, Probe, find_probes, 
 from tool_engine.admission.cluster.line_up import Entry, LineUp
 from tool_engine.admission.cluster.outbox import Outbox
 from tool_engine.admission.cluster.signs import Signs
+from tool_engine.model.settings.concurrency import BreakerPolicy
 
 SURE: Final = 2 / 3
 """The share of the grace and of the ttl in which a process can be sure of what it holds: the rest
@@ -241,10 +242,11 @@ class Holder:
             effects += paused
         return self._finish_event(effects, now)
 
-    def trip(self, breaker: str, now: float) -> list[Effect]:
+    def trip(self, breaker: str, now: float, policy: BreakerPolicy | None = None) -> list[Effect]:
         """Open a breaker in all processes, for too many calls of this one failed in a row."""
         effects = self._look_at_clock(now)
-        self.outbox.reports.append(Report(breaker, self.signs.find(breaker).generation))
+        generation = self.signs.find(breaker).generation
+        self.outbox.reports.append(Report(breaker, generation, policy=policy))
         return self._finish_event(effects, now)
 
     def configure(self, limits: ClusterLimits, now: float) -> list[Effect]:

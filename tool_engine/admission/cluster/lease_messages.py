@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
+from tool_engine.model.settings.concurrency import BreakerPolicy
 
 RETURNS: Final = 0
 """The standing of a call that takes back the units that it lent; it goes before all others."""
@@ -36,6 +37,9 @@ class Ticket(msgspec.Struct, frozen=True):
         attempt: How often the process could not use what it was granted.
         is_held: The process could not use its units now: it keeps its place, and is passed over.
         asks: It is refused if it has to wait: those that hold units are asked first.
+        limits: Of resources that its tool defines: how many units there are, by
+            `name_definition`. Of several definitions the one that came last holds.
+        policy: Of a breaker that its tool defines.
     """
 
     number: int
@@ -50,6 +54,8 @@ class Ticket(msgspec.Struct, frozen=True):
     attempt: int = 0
     is_held: bool = False
     asks: bool = False
+    limits: dict[str, int] = {}
+    policy: BreakerPolicy | None = None
 
 
 class BreakerView(msgspec.Struct, frozen=True):
@@ -70,12 +76,14 @@ class Report(msgspec.Struct, frozen=True):
         generation: Under which change of it the call ran.
         number: The probe; None: it is closed, and must open.
         outcome: Whether the probe succeeded; None: it says nothing.
+        policy: Of a breaker that a tool defines, which must open.
     """
 
     breaker: str
     generation: int
     number: int | None = None
     outcome: bool | None = None
+    policy: BreakerPolicy | None = None
 
 
 class Sync(msgspec.Struct, frozen=True, tag="sync"):

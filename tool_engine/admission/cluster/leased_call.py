@@ -45,6 +45,8 @@ def make_ticket(call: Call) -> Ticket:
         entry.attempt,
         entry.is_held,
         entry.asks,
+        entry.limits,
+        entry.policy,
     )
 
 

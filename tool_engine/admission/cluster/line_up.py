@@ -16,6 +16,7 @@ from typing import Any
 
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.lease_messages import IN_LINE
+from tool_engine.model.settings.concurrency import BreakerPolicy
 
 Rank = tuple[Any, ...]
 
@@ -51,6 +52,9 @@ class Entry:
     """The line that it stands in; None: in none."""
     joined: int = 0
     """Which of all that ever joined it was: it may have stood in the line before."""
+    limits: dict[str, int] = field(default_factory=dict)
+    """In a process: as in `Ticket`, and so is the policy."""
+    policy: BreakerPolicy | None = None
 
 
 @dataclass(slots=True)

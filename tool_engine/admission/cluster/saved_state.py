@@ -37,6 +37,7 @@ class _Saved(msgspec.Struct, array_like=True):
     breakers: dict[str, ClusterBreaker]
     shares: Turns
     processes: dict[str, Turns]
+    defined: dict[str, int]
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -67,6 +68,7 @@ def save_state(coordinator: Coordinator) -> bytes:
         coordinator.breakers,
         coordinator.line_up.shares,
         coordinator.line_up.processes,
+        coordinator.books.defined,
     )
     try:
         return _encoder.encode(saved)
@@ -91,6 +93,7 @@ def load_state(data: bytes) -> Coordinator:
     coordinator.lowered, coordinator.paused = saved.lowered, saved.paused
     coordinator.breakers = saved.breakers
     books, line_up = coordinator.books, coordinator.line_up
+    books.defined = saved.defined
     line_up.shares, line_up.processes = saved.shares, saved.processes
     for life in saved.lives:
         coordinator.lives[life.name] = life
