@@ -16,6 +16,7 @@ from sqlalchemy import (
     LargeBinary,
     Select,
     Text,
+    TextClause,
     and_,
     bindparam,
     delete,
@@ -66,18 +67,22 @@ _BEAT: Final = text(
 )
 
 
-_CHANGE: Final = text(
-    "UPDATE tool_tasks SET status = :status, worker = :worker, expires_at = :expires_at, "  # noqa: S608 - constants
-    "state = :state WHERE task_id = :task_id AND coalesce(worker, '') = :own "
-    f"AND status NOT IN {FINAL} "
-    # What is written late does not say of a task that runs that it waits.
-    f"AND (:worker IS NULL OR status <> '{RUNNING}' OR :status NOT IN {WAITING})"
-).bindparams(
-    *(
-        bindparam(name, type_=_KINDS.get(name, Text()))
-        for name in ("status", "worker", "expires_at", "state", "task_id", "own")
-    )
-)
+_OTHERS: Final = ("status", "worker", "state", "task_id", "own")
+
+
+def _write_change(also: str, names: tuple[str, ...]) -> TextClause:
+    return text(
+        f"UPDATE tool_tasks SET status = :status, worker = :worker, state = :state{also} "  # noqa: S608 - constants
+        "WHERE task_id = :task_id AND coalesce(worker, '') = :own "
+        f"AND status NOT IN {FINAL} "
+        # What is written late does not say of a task that runs that it waits.
+        f"AND (:worker IS NULL OR status <> '{RUNNING}' OR :status NOT IN {WAITING})"
+    ).bindparams(*(bindparam(name, type_=_KINDS.get(name, Text())) for name in names))
+
+
+_CHANGE: Final = _write_change("", _OTHERS)
+_CHANGE_EXPIRY: Final = _write_change(", expires_at = :expires_at", (*_OTHERS, "expires_at"))
+"""Apart: what is set is written into its index, too, though it is the same."""
 
 
 def insert_task(row: Mapping[str, Any]) -> Step:
@@ -211,15 +216,16 @@ def _give_tasks(worker: str, which: ColumnElement[bool]) -> Step:
 
 def change_task(task: KeptTask, state: TaskState, packed: bytes, worker: str | None) -> Step:
     """Changes an open task of its worker, and whose it is; its count says whether it was that."""
-    row = {
+    row: dict[str, Any] = {
         "status": state.status,
         "worker": worker,
-        "expires_at": state.expires_at.timestamp(),
         "state": packed,
         "task_id": state.id,
         "own": task.worker or "",
     }
-    return Step(_CHANGE, row)
+    if state.expires_at == task.state.expires_at:
+        return Step(_CHANGE, row)
+    return Step(_CHANGE_EXPIRY, row | {"expires_at": state.expires_at.timestamp()})
 
 
 def ask_cancel(task_id: str, reason: str) -> Step:
