@@ -25,6 +25,7 @@ from tool_engine import (
     TooManyTasksError,
 )
 
+OTHER = {"name": "other", "description": "is another one", "parameters": []}
 EXECUTION_STARTED = ToolEngineEventType.EXECUTION_STARTED
 BOUND = 20.0
 Make = Callable[..., Awaitable[ToolEngine]]
@@ -193,16 +194,49 @@ async def test_cancel(make: Make, work: Work, place: int) -> None:
 
 @pytest.mark.parametrize(
     ("tool_name", "params", "error_type"),
-    [("work", {"number": "x"}, "validation_error"), ("wrok", {}, "tool_not_found")],
+    [
+        ("work", {"number": "x"}, "validation_error"),
+        ("wrok", {}, "tool_not_found"),
+        (["work"], {}, "tool_not_found"),
+    ],
 )
 async def test_what_would_fail_at_once(
-    make: Make, tool_name: str, params: dict[str, Any], error_type: str
+    make: Make, tool_name: Any, params: dict[str, Any], error_type: str
 ) -> None:
     """What `execute` refuses at once is a task that has ended when its id is given out."""
     engine = await make()
     handle = await engine.start(tool_name, params)
     assert handle.result is not None
     assert (handle.status, handle.result.error_type) == ("failed", error_type)
+
+
+@pytest.mark.parametrize(
+    ("change", "error_type"),
+    [
+        (lambda engine: engine.unregister_tool("work"), "tool_not_found"),
+        (lambda engine: Work().add_to(engine, timeout=5), "execution_rejected"),
+        (lambda engine: engine.register_tool(OTHER, lambda: {}), None),
+    ],
+    ids=["gone", "changed", "another"],
+)
+async def test_tools_that_change_before_it_runs(
+    work: Work, change: Callable[[ToolEngine], object], error_type: str | None
+) -> None:
+    """A task that has its slot runs what it was started with, or nothing, and gives it back."""
+    work.gate.set()
+    async with ToolEngine(ToolEngineConfig(tools_directory="none", auto_reload=False)) as engine:
+        work.add_to(engine)
+        await (await engine.start("work", {"number": 1})).wait(BOUND)
+        handle = await engine.start("work", {"number": 2})
+        assert (handle.status, work.ran) == ("running", [1])
+        if error_type == "execution_rejected":
+            engine.unregister_tool("work")
+        change(engine)
+        result = await handle.wait(BOUND)
+        assert (result.error_type, result.call_id) == (error_type, handle.state.call_id)
+        assert work.ran == ([1, 2] if error_type is None else [1])
+        metrics = engine.controller.get_metrics()
+        assert (metrics.active, metrics.queue_length) == (0, 0)
 
 
 async def test_background_never(make: Make) -> None:

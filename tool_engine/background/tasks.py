@@ -143,7 +143,7 @@ class EngineTasks:
         storage, feeding = self._storage, self.feeding
         if storage.is_shared and not self._clock.is_fresh:
             await self._learn_time(is_late=is_late)
-        tool = self._engine.get(tool_name)
+        tool = self._engine.get(tool_name) if isinstance(tool_name, str) else None
         is_secret = storage.is_shared and not self._can_be_kept(tool, params, given)
         # One whose caller waits runs where that is, as a call does, also where others run tasks.
         is_bound = is_secret or (is_awaited and not (self.runs_here or feeding.runs_all))
