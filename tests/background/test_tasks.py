@@ -31,6 +31,10 @@ BOUND = 20.0
 Make = Callable[..., Awaitable[ToolEngine]]
 
 
+def ran_nothing() -> dict[str, int]:
+    return {}
+
+
 class Work:
     """A tool that ends when it is let."""
 
@@ -215,7 +219,7 @@ async def test_what_would_fail_at_once(
     [
         (lambda engine: engine.unregister_tool("work"), "tool_not_found"),
         (lambda engine: Work().add_to(engine, timeout=5), "execution_rejected"),
-        (lambda engine: engine.register_tool(OTHER, lambda: {}), None),
+        (lambda engine: engine.register_tool(OTHER, ran_nothing), None),
     ],
     ids=["gone", "changed", "another"],
 )
