@@ -160,21 +160,6 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
         """True if limits depend on the caller of a call."""
         return self.key_limits is not None or self.strategy == "fair"
 
-    def ignores_caller(self, context: ToolExecutionContext, *, is_bypass: bool) -> bool:
-        """Return True if the caller of a call changes nothing about how it is admitted.
-
-        Args:
-            context: Who calls.
-            is_bypass: Whether a caller that is not known bypasses the limits.
-        """
-        return (
-            self.key_limits is None
-            and (self.cluster is None or not self.cluster.key_limits)
-            and self.strategy != "fair"
-            and context.priority is None
-            and (context.caller_type in self.bypass_caller_types) is is_bypass
-        )
-
     def key_of(self, context: ToolExecutionContext) -> str | None:
         """Return the key of the call, such as its conversation; None: no key."""
         limits = self.key_limits

@@ -25,7 +25,7 @@ from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.reading.presentation import Presentation
 from tool_engine.session.variables.call_variables import UnmadeCall
 
-MOST_CALLS = 58
+MOST_CALLS = 56
 MOST_FILES = 24
 
 

@@ -156,11 +156,19 @@ class Plan:
         parent: Slot | None,
     ) -> AdmissionRequest:
         """Return what one call asks the controller for: mostly what all calls of the tool do."""
-        if (maker := context.bound_call) is not None:
+        if (maker := context._call) is not None:  # noqa: SLF001 - without a function for each call
             maker.note_inside(self.tool)
-        is_plain, usual = parent is None and not self.is_keyed, self.request
-        if is_plain and config.ignores_caller(context, is_bypass=usual.is_bypass):
-            return usual
+        if (
+            # Who calls changes nothing about how it is admitted.
+            parent is None
+            and context.priority is None
+            and not self.is_keyed
+            and config.key_limits is None
+            and (config.cluster is None or not config.cluster.key_limits)
+            and config.strategy != "fair"
+            and (context.caller_type in config.bypass_caller_types) is self.request.is_bypass
+        ):
+            return self.request
         key = None if self.is_shared else tool_key_of(self.tool, context, arguments)
         return self.request.for_caller(config, context, key, parent)
 
