@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run quick test coverage check format bench proof node docs release lock clean
+.PHONY: help setup run quick test coverage check format bench proof node ray docs release lock clean
 
 # A virtual environment works only where it was made: a copied or moved one is made anew.
 forget_unless_usable = $(shell [ -x $(1)/bin/python ] && [ "$$(cat $(1)/.place 2>/dev/null)" = "$$(pwd -P)" ] || rm -f $(1)/.synced)
@@ -126,6 +126,9 @@ proof: coverage ## Prove it: coverage, a million random operations, mutations, m
 
 node: ## Install the programs of npm that some tests need, where npm is; else those are skipped
 	for folder in tests/mcp_server/node tests/browser/node; do (cd "$$folder" && npm install --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error) || exit; done
+
+ray: setup ## Install Ray into .venv, where it can be had; else the tests that need it are skipped
+	uv=$$(command -v uv || echo $(BIN)/uv); "$$uv" pip install -q --python $(BIN)/python 'ray[client]>=2.60'
 
 docs: setup ## Build the documentation into docs/_build/html
 	$(SPHINX)

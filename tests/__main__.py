@@ -53,6 +53,7 @@ PARTS = {
     "server": 2,
     "browser": 1,
     "integrations": 1,
+    "fleet": 1,
 }
 """The rooms that take long, from the longest on, and in how many parts; the others share parts."""
 

@@ -288,6 +288,11 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     """Seconds after its end for which a call keeps its slot while a worker process, or another
     backend, does not say that its work has ended; then that is unknown, and the slot goes back."""
 
+    fleet: str | None = None
+    """Where tools with `isolation: ray` run: `auto`, the Ray cluster that this machine belongs to,
+    `ray://HOST:PORT`, another one, or `local`, one on this machine that ends with the engine. None:
+    nowhere, so that such a tool is not loaded. Needs the extra `ray`."""
+
     def __post_init__(self) -> None:
         directory = check_path("tools_directory", self.tools_directory)
         msgspec.structs.force_setattr(self, "tools_directory", directory)
@@ -300,6 +305,7 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
         check_timeout("reload_interval", self.reload_interval)
         check_timeout("close_timeout", self.close_timeout)
         check_timeout("fleet_lost_after", self.fleet_lost_after)
+        _check_fleet(self.fleet)
         check_timeout("mcp_start_timeout", self.mcp_start_timeout)
         msgspec.structs.force_setattr(self, "mcp_servers", _checked_servers(self.mcp_servers))
         check_count("max_records", self.max_records, minimum=1)
@@ -321,6 +327,12 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
             lock_file = check_path("lock_file", self.lock_file)
             msgspec.structs.force_setattr(self, "lock_file", lock_file)
         msgspec.structs.force_setattr(self, "concurrency", checked_concurrency(self.concurrency))
+
+
+def _check_fleet(value: object) -> None:
+    if value not in (None, "auto", "local") and not str(value).startswith("ray://"):
+        words = "fleet must be 'auto', 'local', 'ray://HOST:PORT' or None"
+        raise ConfigurationError(f"{words}, got {value!r}")
 
 
 class _ServerEntries(dict[str, Any]):

@@ -105,6 +105,7 @@ class ToolEngine(
     """What admits the calls, or what was given in its place."""
     _definitions: Any = None
     """The `DefinitionCache`, once definitions were asked for."""
+    _disowned: EngineClosedError | None = None
     _closers: dict[Callable[[], Awaitable[object]], None]
 
     def __init__(
@@ -144,6 +145,7 @@ class ToolEngine(
             checked_sources(self.config.sources),
             self.get,
             self.store.get_tools_below,
+            self.config.fleet,
         )
         # A definition that is not approved must not run code, not even that of an import.
         self._registry.may_import = self.config.lock != ENFORCE
@@ -163,7 +165,6 @@ class ToolEngine(
         self._run_at_home = self._pipeline.carry
         self._home, self._own_loop = self._pipeline.home_loop, OwnLoop()
         self._closing: asyncio.Task[None] | None = None
-        self._disowned: EngineClosedError | None = None
         if getattr(self.store.storage, "on_trouble", self) is None:
             self.store.storage.on_trouble = self._bus.tell_trouble  # type: ignore[attr-defined]
         self._lines = EventLines(self._bus.subscribe)

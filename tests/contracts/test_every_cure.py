@@ -17,6 +17,7 @@ from tests.contracts.test_cures_of_entries import TRIED as ENTRIES
 from tests.contracts.test_cures_of_errors import TRIED as ERRORS
 from tests.contracts.test_cures_of_executors import TRIED as EXECUTORS
 from tests.contracts.test_cures_of_file_tools import TRIED as FILE_TOOLS
+from tests.contracts.test_cures_of_fleets import TRIED as FLEETS
 from tests.contracts.test_cures_of_observing import TRIED as OBSERVING
 from tests.contracts.test_cures_of_outside import TRIED as OUTSIDE
 from tests.contracts.test_cures_of_programs import TRIED as PROGRAMS
@@ -40,6 +41,7 @@ TRIED = set().union(
     ERRORS,
     EXECUTORS,
     FILE_TOOLS,
+    FLEETS,
     OBSERVING,
     OUTSIDE,
     PROGRAMS,

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.ray_cluster import RayCluster
 from tool_engine import (
     ConcurrencyConfig,
     ToolEngine,
@@ -31,6 +32,7 @@ SOON = 5.0
 PLACES = {
     "here": {},
     "process": {"isolation": "process", "memory": "512MiB", "workers": 2},
+    "ray": {"isolation": "ray", "resources": {"cpus": 0}, "max_workers": 2},
 }
 """What a definition says for each place."""
 HANDLERS = """
@@ -113,15 +115,22 @@ class Stand(NamedTuple):
         assert (metrics.current_concurrent, metrics.zombies) == (0, 0)
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(
+    params=[pytest.param(each, marks=pytest.mark.ray if each == "ray" else ()) for each in PLACES]
+)
 async def stand(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Stand]:
     place = request.param
+    if place == "ray":
+        head: RayCluster = request.getfixturevalue("ray_head")
+        monkeypatch.setenv("RAY_ADDRESS", head.address)
     module = f"handlers_of_places_{place}"
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / f"{module}.py").write_text(HANDLERS)
-    config = ToolEngineConfig(str(tmp_path / "none"), auto_reload=False, close_timeout=0.1)
+    config = ToolEngineConfig(
+        str(tmp_path / "none"), auto_reload=False, close_timeout=0.1, fleet="auto"
+    )
     limits = ConcurrencyConfig(max_concurrent=1, queue_timeout=BOUND)
     engine = ToolEngine(config, concurrency=limits)
     for line in HANDLERS.splitlines():
@@ -216,11 +225,11 @@ async def test_what_a_handler_prints(stand: Stand, capfd: pytest.CaptureFixture[
 
 
 async def test_a_handler_that_ends_its_process(stand: Stand) -> None:
-    """R9: a process that dies ends its call; the next one has another."""
+    """R9, DESIGN 10.5: a process that dies ends its call, and what became of it is unknown."""
     if stand.place == "here":
         pytest.skip("it would end the tests")
     result = await stand.call("die")
-    assert result.error_type == "execution_error"
+    assert result.error_type == "worker_lost"
     assert "exit code 3" in str(result.error)
     await stand.check_slot()
 

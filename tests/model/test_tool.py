@@ -186,7 +186,7 @@ def test_rate_reads_as_written(rate: ToolRate, text: str) -> None:
 
 def test_retry_defaults() -> None:
     """U16: what a retry policy leaves out."""
-    assert RetryPolicy(3) == RetryPolicy(3, 0.1, ("execution_error", "timeout"))
+    assert RetryPolicy(3) == RetryPolicy(3, 0.1, ("execution_error", "timeout", "worker_lost"))
 
 
 @pytest.mark.parametrize(

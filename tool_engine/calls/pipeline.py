@@ -68,7 +68,7 @@ from tool_engine.model.record import next_serial
 from tool_engine.model.tool import Tool
 
 _T = TypeVar("_T")
-_FAULTS: Final = ("execution_error", "timeout")
+_FAULTS: Final = ("execution_error", "timeout", "worker_lost")
 """The error types that a circuit breaker counts."""
 _UNASKED: Final[Any] = "unasked"
 """Stands for a parent: it must be found out whether a tool makes the call."""

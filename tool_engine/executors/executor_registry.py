@@ -98,6 +98,7 @@ class ExecutorRegistry:
         find_call: Finds the record of a call, with its whole result, for the tool `read_result`.
         find_tool: Finds a tool by its name, for the tool `read_result`.
         find_below: Finds the tools that a call has called, for the tool `read_result`.
+        fleet: Where tools run that need a fleet; None: there is none.
         sources: The databases of SQL tools; without any, none is missed before a call.
     """
 
@@ -108,8 +109,10 @@ class ExecutorRegistry:
         sources: Mapping[str, DatabaseSource] | None = None,
         find_tool: Callable[[str], Tool | None] | None = None,
         find_below: Callable[[str], Awaitable[frozenset[str]]] | None = None,
+        fleet: str | None = None,
     ) -> None:
         self._sources = sources
+        self._fleet = fleet
         self._hooks: Mapping[str, Any] = {
             _SEARCH: (search_tools,),
             _READ_RESULT: (find_call, find_tool, find_below),
@@ -124,7 +127,7 @@ class ExecutorRegistry:
         self._entry_points: dict[str, list[EntryPoint]] | None = None
         self._origins: dict[str, list[str]] = {}
         self._python: PythonHandlers | None = None
-        self.places = Places({"process": self._make_processes})
+        self.places = Places({"process": self._make_processes, "ray": self._make_fleet})
         """Where handlers run that are kept apart."""
         self.may_import = False
         """True if `check` may import the modules of handlers, which runs their code; otherwise the
@@ -231,7 +234,8 @@ class ExecutorRegistry:
     def check(self, tool: Tool) -> list[DefinitionProblem]:
         """Return what is wrong with the tool's entry, as known before a call."""
         if self.is_python(tool):
-            return self._python_handlers().check(tool, may_import=self.may_import)
+            found = self._python_handlers().check(tool, may_import=self.may_import)
+            return found or self._check_fleet(tool)
         return self.check_entry(tool)
 
     def check_entry(self, tool: Tool) -> list[DefinitionProblem]:
@@ -239,7 +243,7 @@ class ExecutorRegistry:
         name = self.name_of(tool)
         if name == PYTHON:
             form: list[DefinitionProblem] = import_module(_PYTHON_ENTRY).check_form(tool)
-            return form
+            return form or self._check_fleet(tool)
         place = None if tool.handler in self._registered else ENTRY_CHECKS.get(name)
         if place is None:
             return []
@@ -266,6 +270,19 @@ class ExecutorRegistry:
         entry = tool.implementation_config
         is_one = _executor_name(entry, tool) == _WORKFLOW
         return is_one and _name_handler(entry, tool) not in self._registered
+
+    def _check_fleet(self, tool: Tool) -> list[DefinitionProblem]:
+        """Return the problem of a tool that needs a fleet where there is none."""
+        config = tool.implementation_config.get("config", {})
+        if self._fleet is not None or config.get("isolation") != "ray":
+            return []
+        file = tool.source or f"tool {tool.name!r}"
+        words = (
+            "a tool with isolation: ray needs a fleet, and the engine has none; write "
+            'ToolEngineConfig(fleet="auto") for the one that this machine belongs to, '
+            '"ray://HOST:10001" for another one, or "local" to try it here'
+        )
+        return [DefinitionProblem(words, file=file, path="entry.config.isolation")]
 
     def check_key(self) -> str:
         """Return what `check` depends on beside the tool: same key, same answers."""
@@ -298,6 +315,11 @@ class ExecutorRegistry:
     def _make_processes(self) -> ExecutionBackend:
         made = import_module("tool_engine.executors.python.process_backend").ProcessBackend
         backend: ExecutionBackend = made(self.approved_code)
+        return backend
+
+    def _make_fleet(self) -> ExecutionBackend:
+        made = import_module("tool_engine.executors.fleet.fleet_backend").FleetBackend
+        backend: ExecutionBackend = made(self._fleet or "", self.approved_code)
         return backend
 
     def _import_executors(self, names: Iterable[str], handlers: Iterable[Tool]) -> None:

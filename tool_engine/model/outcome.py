@@ -28,6 +28,7 @@ class ErrorType(str, Enum):
     LIMIT_REACHED = "limit_reached"
     WORKER_LOST = "worker_lost"
     LEASE_LOST = "lease_lost"
+    DEFINITION_MISMATCH = "definition_mismatch"
 
 
 class Outcome(str, Enum):

@@ -29,7 +29,7 @@ from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import parameters_schema
 from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
 
-_RETRIED: Final = ("execution_error", "timeout")
+_RETRIED: Final = ("execution_error", "timeout", "worker_lost")
 SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 """The classes of values with nothing inside."""
 MODEL: Final = "model"

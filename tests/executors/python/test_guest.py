@@ -37,7 +37,7 @@ def pipe() -> Iterator[Pipe]:
 def answered(function: Callable[..., Any], context: Any = None, **params: Any) -> Any:
     request = {"id": 7, "params": params, "context": context, "seconds": 5.0}
     with asyncio.Runner() as runner:
-        answer = json.loads(guest._answer_request(function, lambda: runner, request, None, -1))
+        answer = json.loads(guest.answer_request(function, lambda: runner, request, None, -1))
     assert answer.pop("id") == 7
     return answer
 
@@ -141,16 +141,16 @@ def test_signatures() -> None:
 def test_messages(pipe: Pipe) -> None:
     """A message is its length and its JSON; the end of the pipe is the end of all."""
     reads, writes = pipe
-    guest._write_message(writes, guest._encode_message({"a": "é"}))
-    assert guest._read_message(reads) == {"a": "é"}
+    guest.write_message(writes, guest._encode_message({"a": "é"}))
+    assert guest.read_message(reads) == {"a": "é"}
     large = guest._encode_message(["x" * 3_000_000])
-    writer = threading.Thread(target=guest._write_message, args=(writes, large))
+    writer = threading.Thread(target=guest.write_message, args=(writes, large))
     writer.start()
-    assert guest._read_message(reads) == ["x" * 3_000_000]
+    assert guest.read_message(reads) == ["x" * 3_000_000]
     writer.join()
     os.write(writes, b"\0\0")
     os.close(writes)
-    assert guest._read_message(reads) is None
+    assert guest.read_message(reads) is None
 
 
 def test_limits_are_never_raised() -> None:
@@ -167,7 +167,7 @@ def test_processor_time_is_counted_from_now() -> None:
     try:
         with asyncio.Runner() as runner:
             request = {"id": 1, "params": {}, "context": None, "seconds": None}
-            guest._answer_request(lambda: None, lambda: runner, request, 1000.0, -1)
+            guest.answer_request(lambda: None, lambda: runner, request, 1000.0, -1)
         used = resource.getrusage(resource.RUSAGE_SELF)
         limit, hard = resource.getrlimit(resource.RLIMIT_CPU)
         assert 1000 <= limit <= used.ru_utime + used.ru_stime + 1001
@@ -185,7 +185,7 @@ def test_idle_end() -> None:
         "reads, writes = os.pipe()\n"
         "settings = {'path': sys.path, 'memory': None, 'cpu': None, 'module': 'os', "
         "'name': 'getpid'}\n"
-        "guest._write_message(writes, guest._encode_message(settings))\n"
+        "guest.write_message(writes, guest._encode_message(settings))\n"
         "sys.exit(guest._serve_calls(reads, os.open(os.devnull, os.O_WRONLY)))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, timeout=30)

@@ -52,8 +52,8 @@ def test_limits(make: Make, write: Write) -> None:
 @pytest.mark.parametrize(
     ("config", "path", "message"),
     [
-        ({"isolation": "thread"}, "entry.config.isolation", "one of none, process"),
-        ({"isolation": ["process"]}, "entry.config.isolation", "one of none, process"),
+        ({"isolation": "thread"}, "entry.config.isolation", "one of none, process, ray"),
+        ({"isolation": ["process"]}, "entry.config.isolation", "one of none, process, ray"),
         ({"memory": "1GiB"}, "entry.config.memory", "add isolation: process"),
         ({"isolation": "none", "cpu": 1}, "entry.config.cpu", "add isolation: process"),
         ({"isolation": "process", "memory": "12"}, "entry.config.memory", "such as 256MiB"),

@@ -240,7 +240,7 @@ def _make_retry(spec: Mapping[str, Any]) -> RetryPolicy:
     return RetryPolicy(
         attempts=int(spec["attempts"]),
         backoff=float(spec.get("backoff", 0.1)),
-        on=tuple(spec.get("on", ("execution_error", "timeout"))),
+        on=tuple(spec.get("on", ("execution_error", "timeout", "worker_lost"))),
     )
 
 

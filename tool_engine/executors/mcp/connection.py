@@ -17,12 +17,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from tool_engine.errors import MissingExtraError, ToolExecutionError
+from tool_engine.executors.lost_work import WorkerLostError
 from tool_engine.executors.mcp.faults import (
     BadServerError,
     LostError,
     NotSentError,
     RefusedError,
-    ServerLostError,
 )
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.executors.secrets import SecretScope
@@ -290,7 +290,7 @@ class Connection:
             return self._make_failure(f"cannot be called: {error}")
         if isinstance(error, LostError):
             fault = self._hide_secrets(str(error))
-            return ServerLostError(
+            return WorkerLostError(
                 f"the server {self.settings.name!r} was lost during the call ({fault}), and "
                 "whether the tool ran is unknown; look before you call it again",
                 is_final=True,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tool_engine.errors import ToolExecutionError
-
 NOT_SENT: Final = -32_098
 """The code of an error about a request that did not reach the server."""
 BROKEN: Final = -32_097
@@ -37,13 +35,3 @@ class RefusedError(Exception):
     def __init__(self, words: str, *, is_unknown_tool: bool) -> None:
         super().__init__(words)
         self.is_unknown_tool = is_unknown_tool
-
-
-class ServerLostError(ToolExecutionError):
-    """A server was lost in a call: whether the tool ran is unknown."""
-
-    error_type = "worker_lost"
-
-    def reworded(self, message: str) -> ServerLostError:
-        """Return the same failure with another message."""
-        return ServerLostError(message, details=self.details, is_final=self.is_final)

@@ -39,7 +39,6 @@ IDLE_SECONDS: Final = 300.0
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _MOST_CHARACTERS: Final = 65_536
 """Of an error's message: more than the engine searches for secrets, for half a secret is none."""
-_SECONDS_TO_CLEAN: Final = 1.0
 
 
 def main() -> NoReturn:
@@ -47,79 +46,30 @@ def main() -> NoReturn:
     requests, answers = (int(word) for word in sys.argv[1:3])
     for file in (requests, answers):
         os.set_inheritable(file, False)
+    guardian = _load_beside("guardian")
+    # Threads of some programs, those of Ray among them, have signals held back in what they start.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    in_front = guardian.step_back((requests, answers)) if sys.argv[3:] else None
     _call_prctl(_PR_SET_CHILD_SUBREAPER, 1)
     # A process of another user, by `sudo` for one, could not be killed.
     _call_prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    guardian = os.getpid()
+    own = os.getpid()
     guest = os.fork()
     if guest:
         os.close(answers)
-        _guard_guest(guest, requests)
+        guardian.guard_guest(guest, requests, in_front)
     os.setsid()
     _call_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     code = 1
-    if os.getppid() == guardian:
+    if os.getppid() == own:
         with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
             code = _serve_calls(requests, answers)
     # Without the interpreter's clean-up, which could wait for threads of the handler.
     os._exit(code)
 
 
-# The guardian.
-
-
-def _guard_guest(guest: int, requests: int) -> NoReturn:
-    """Wait for an end, clean up, and end in the same way."""
-    waiting = select.poll()
-    waiting.register(requests, 0)  # no data, only the end of the engine
-    waiting.register(os.pidfd_open(guest), select.POLLIN)
-    waiting.poll()
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(guest, signal.SIGKILL)
-    status = _reap_all(guest)
-    if os.WIFSIGNALED(status):
-        _die_by(os.WTERMSIG(status))
-    os._exit(os.WEXITSTATUS(status))
-
-
-def _reap_all(guest: int) -> int:
-    """End and reap all children of this process; return the guest's status."""
-    status = 0
-    give_up_at = time.monotonic() + _SECONDS_TO_CLEAN
-    while time.monotonic() < give_up_at:
-        for child in _list_children():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(child, signal.SIGKILL)
-        try:
-            ended, ended_with = os.waitpid(-1, 0)
-        except ChildProcessError:
-            break
-        if ended == guest:
-            status = ended_with
-    return status
-
-
-def _list_children() -> list[int]:
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123 - see below
-            # A path object would need an import, which costs more than the rest.
-            return [int(word) for word in file.read().split()]
-    except OSError:
-        return []
-
-
-def _die_by(number: int) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError, ValueError):
-        signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-
-
-# The guest.
-
-
 def _serve_calls(requests: int, answers: int) -> int:
-    settings = _read_message(requests)
+    settings = read_message(requests)
     if settings is None:
         return 0
     sys.path[:] = settings["path"]
@@ -135,20 +85,24 @@ def _serve_calls(requests: int, answers: int) -> int:
             adapting = importlib.import_module(hints.ADAPTING)
             function = adapting.typed_handler(function, settings["parameters"])
     except BaseException as error:  # noqa: BLE001 - a module may raise anything
-        _write_message(answers, _encode_message({"id": 0, "error": _describe_error(error)}))
+        write_message(answers, _encode_message({"id": 0, "error": _describe_error(error)}))
         return 0
-    _write_message(answers, _encode_message({"id": 0, "value": described}))
+    write_message(answers, _encode_message({"id": 0, "value": described}))
+    if settings["is_shared"]:
+        many: Any = _load_beside("many_calls")
+        many.serve_calls(sys.modules[__name__], function, requests, answers)
+        return 0
     with contextlib.ExitStack() as stack:
         # Half of the time of a start, which a handler that is not async must not pay for.
         open_runner = functools.cache(
             lambda: stack.enter_context(importlib.import_module("asyncio").Runner())
         )
         while select.select([requests], [], [], IDLE_SECONDS)[0]:
-            request = _read_message(requests)
+            request = read_message(requests)
             if request is None:
                 break
-            answer = _answer_request(function, open_runner, request, settings["cpu"], answers)
-            _write_message(answers, answer)
+            answer = answer_request(function, open_runner, request, settings["cpu"], answers)
+            write_message(answers, answer)
     return 0
 
 
@@ -181,11 +135,12 @@ def _describe_signature(function: Any) -> dict[str, Any]:
         "parameters": parameters,
         "type": type(function).__name__,
         "is_callable": callable(function) and not isinstance(function, type),
+        "is_async": inspect.iscoroutinefunction(call),
         "is_generator": inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call),
     }
 
 
-def _answer_request(
+def answer_request(
     function: Callable[..., Any],
     open_runner: Callable[[], Any],
     request: Any,
@@ -199,30 +154,56 @@ def _answer_request(
         resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
     reports = None
     try:
-        arguments = dict(request["params"])
-        if request["context"] is not None:
-            reports = _make_reports(answers, request["id"])
-            arguments["context"] = _make_context(
-                request["context"], request["seconds"], reports.take
-            )
+        arguments, reports = read_request(request, functools.partial(write_message, answers))
         with _hold_trace(request.get("trace", {})):
             value = function(**arguments)
             if inspect.isawaitable(value):
-                value = open_runner().run(_await_value(value), context=contextvars.copy_context())
-        value, answer = _encode_value(request["id"], _lay_out(value))
-        if len(answer) > MAX_MESSAGE:
-            raise _HandlerError(f"the result has {len(answer)} bytes; the most is {MAX_MESSAGE}")
-        _check_keys(value)
+                value = open_runner().run(wait_for(value), context=contextvars.copy_context())
+        answer = encode_result(request["id"], value)
     except BaseException as error:  # noqa: BLE001 - a handler may raise anything
-        if not isinstance(error, _HandlerError):
-            traceback.print_exc()
-        answer = _encode_message({"id": request["id"], "error": _describe_error(error)})
+        answer = encode_fault(request["id"], error)
     if reports is not None:
         reports.end()
+    flush_words()
+    return answer
+
+
+def flush_words() -> None:
+    """Pass on what a handler has printed."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
+
+
+def read_request(request: Any, write: Callable[[bytes], object]) -> tuple[dict[str, Any], Any]:
+    """Return the arguments for a call, and what takes its reports; None: it has none."""
+    arguments = dict(request["params"])
+    if request["context"] is None:
+        return arguments, None
+    number = request["id"]
+
+    def send(report: Mapping[str, Any]) -> None:
+        write(_encode_message({"id": number, "report": report}))
+
+    reports = importlib.import_module("tool_engine.executors.python.reporting").HandlerReports(send)
+    arguments["context"] = _make_context(request["context"], request["seconds"], reports.take)
+    return arguments, reports
+
+
+def encode_result(number: int, value: Any) -> bytes:
+    """Return the answer with what a handler returned; raise for what cannot be sent."""
+    value, answer = _encode_value(number, _lay_out(value))
+    if len(answer) > MAX_MESSAGE:
+        raise _HandlerError(f"the result has {len(answer)} bytes; the most is {MAX_MESSAGE}")
+    _check_keys(value)
     return answer
+
+
+def encode_fault(number: int, error: BaseException) -> bytes:
+    """Return the answer with what a handler raised; its traceback goes to stderr."""
+    if not isinstance(error, _HandlerError):
+        traceback.print_exception(error)
+    return _encode_message({"id": number, "error": _describe_error(error)})
 
 
 def _lay_out(value: Any) -> Any:
@@ -233,7 +214,7 @@ def _lay_out(value: Any) -> Any:
     return importlib.import_module("tool_engine.model.content.blocks").lay_out(value)
 
 
-async def _await_value(value: Any) -> Any:
+async def wait_for(value: Any) -> Any:
     return await value
 
 
@@ -254,15 +235,6 @@ def _hold_trace(headers: Mapping[str, str]) -> Iterator[None]:
         yield
 
 
-def _make_reports(answers: int, number: int) -> Any:
-    """Return what takes the reports of the call with this number."""
-
-    def send(report: Mapping[str, Any]) -> None:
-        _write_message(answers, _encode_message({"id": number, "report": report}))
-
-    return importlib.import_module("tool_engine.executors.python.reporting").HandlerReports(send)
-
-
 def _make_context(
     wire: Mapping[str, Any], seconds: float | None, take_report: Callable[[Any], None]
 ) -> Any:
@@ -272,7 +244,7 @@ def _make_context(
 
     async def refuse(_context: Any, tool_name: str, *_: Any) -> NoReturn:
         raise errors.UnboundContextError(
-            f"cannot call {tool_name!r}: a handler with isolation: process runs apart from the "
+            f"cannot call {tool_name!r}: a handler with an isolation runs apart from the "
             "engine; return what is to be done, or leave the isolation out"
         )
 
@@ -368,13 +340,13 @@ def _write_json(message: Any, stand_in: Callable[[Any], Any] | None = None) -> b
     return text.encode()
 
 
-def _write_message(answers: int, data: bytes) -> None:
+def write_message(answers: int, data: bytes) -> None:
     left = memoryview(len(data).to_bytes(4, "big") + data)
     while left:
         left = left[os.write(answers, left) :]
 
 
-def _read_message(requests: int) -> Any:
+def read_message(requests: int) -> Any:
     head = _read_bytes(requests, 4)
     if len(head) < 4:
         return None

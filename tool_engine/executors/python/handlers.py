@@ -22,6 +22,7 @@ from tool_engine.errors import (
 from tool_engine.executors.commands.supervisor import Bell
 from tool_engine.executors.handler import check_handler, check_signature, executor_for
 from tool_engine.executors.places import PlacedHandler, Places
+from tool_engine.executors.python.fleet_entry import RAY
 from tool_engine.executors.python.hints import ADAPTING, asks_types
 from tool_engine.executors.python.importing import OtherCodeError, check_running, import_source
 from tool_engine.executors.python.python_entry import (
@@ -51,7 +52,7 @@ class PythonHandlers:
     def __init__(
         self, places: Places, approved: Callable[[Tool], str | None] = lambda _: None
     ) -> None:
-        self._apart = PlacedHandler("process", places)
+        self._apart = {name: PlacedHandler(name, places) for name in ("process", RAY)}
         self._approved = approved
         self._known: dict[str, ToolExecutor] = {}
         self._typed: dict[str, tuple[Tool, ToolExecutor, ToolExecutor]] = {}
@@ -65,6 +66,8 @@ class PythonHandlers:
             return problems
         try:
             entry = compile_entry(tool)
+            if entry.isolation == RAY:
+                return []  # it is imported where it runs, and perhaps can be nowhere else
             if entry.is_isolated:
                 _check_apart(entry, tool)
             else:
@@ -86,7 +89,7 @@ class PythonHandlers:
         """
         entry = compile_entry(tool)
         if entry.is_isolated:
-            return self._apart
+            return self._apart[entry.isolation]
         # A plain `execute` is in the executor's contract; the Protocol shows the async one.
         later = _LaterExecutor(lambda: self._find_imported(entry, tool))
         if entry.module not in sys.modules and _is_on_loop():

@@ -77,7 +77,7 @@ class ProcessBackend(ExecutionBackend):
         """
         del executor
         wire, timeout = context.to_wire(), seconds_left(context)
-        hear = partial(_pass_on_report, context)
+        hear = partial(pass_on_report, context)
         pool = self._find_pool(tool)
         return await _Call(pool, params, wire, timeout, trace_headers(), hear).run()
 
@@ -96,7 +96,7 @@ class ProcessBackend(ExecutionBackend):
 
     def _find_pool(self, tool: Tool) -> WorkerPool:
         known, approved = self._pools.get(tool.name), self._approved(tool)
-        is_same = known is not None and _is_same(known[0], tool)
+        is_same = known is not None and is_same_tool(known[0], tool)
         if known is not None and is_same and known[1].entry.approved == approved:
             return known[1]
         if sys.platform != "linux":
@@ -113,7 +113,7 @@ class ProcessBackend(ExecutionBackend):
         return pool
 
 
-def _pass_on_report(context: ToolExecutionContext, report: Report) -> None:
+def pass_on_report(context: ToolExecutionContext, report: Report) -> None:
     if context.bound_call is None:
         return
     if report.level is None:
@@ -122,7 +122,7 @@ def _pass_on_report(context: ToolExecutionContext, report: Report) -> None:
         context.log(report.message or "", report.level)
 
 
-def _is_same(known: Tool, tool: Tool) -> bool:
+def is_same_tool(known: Tool, tool: Tool) -> bool:
     has_same_text = bool(tool.definition_hash) and tool.definition_hash == known.definition_hash
     return known is tool or has_same_text
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import keyword
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from tool_engine.executors.entry_reader import EntryReader
+from tool_engine.executors.python.fleet_entry import (
+    FLEET_KEYS,
+    RAY,
+    FleetEntry,
+    parse_size,
+    read_fleet,
+)
 from tool_engine.executors.python.handler_source import SourceError, source_of
 from tool_engine.model.tool import Tool
 
@@ -21,17 +27,19 @@ _MOST_WORKERS: Final = 256
 _MOST_CPU: Final = 86_400.0
 _ENTRY_KEYS: Final = ("type", "handler", "config")
 _LIMITS: Final = ("memory", "cpu", "workers")
-_CONFIG_KEYS: Final = ("isolation", *_LIMITS)
-_ISOLATIONS: Final = ("none", "process")
-_UNITS: Final = {"B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-_SIZE: Final = re.compile(r"([0-9]{1,12}) ?([A-Za-z]+)", re.ASCII)
+_KEYS: Final = {
+    "none": (),
+    "process": _LIMITS,
+    RAY: FLEET_KEYS,
+}
+"""What else an entry's config may have, by its isolation."""
 
 
 class PythonEntry(msgspec.Struct, frozen=True):
     module: str
     name: str
     """Dotted, for an attribute of an object in the module."""
-    is_isolated: bool = False
+    isolation: str = "none"
     memory: int = DEFAULT_MEMORY
     """Bytes of address space for one worker process."""
     cpu: float | None = None
@@ -42,15 +50,26 @@ class PythonEntry(msgspec.Struct, frozen=True):
     """The hash that the module's file must have; None: any."""
     parameters: Mapping[str, Any] = {}
     """The JSON Schema of each parameter of the tool."""
+    fleet: FleetEntry | None = None
+    """What it needs of a fleet."""
 
     @property
     def place(self) -> str:
         return f"{self.module}:{self.name}"
 
+    @property
+    def is_isolated(self) -> bool:
+        return self.isolation != "none"
+
+
+def isolation_of(tool: Tool) -> object:
+    """Return what the tool's definition says of it, right or wrong."""
+    config = tool.implementation_config.get("config")
+    return config.get("isolation", "none") if isinstance(config, Mapping) else "none"
+
 
 def is_isolated(tool: Tool) -> bool:
-    config = tool.implementation_config.get("config")
-    return isinstance(config, Mapping) and config.get("isolation") == "process"
+    return isolation_of(tool) in ("process", RAY)
 
 
 def declared_of(tool: Tool) -> Mapping[str, Any]:
@@ -66,8 +85,10 @@ def is_place(handler: str) -> bool:
 class _Reader(EntryReader[PythonEntry]):
     def read(self) -> PythonEntry | None:
         self.keys(self.tool.implementation_config, _ENTRY_KEYS, "entry")
-        config = self.config(_CONFIG_KEYS)
-        is_isolated = self._is_isolated(config)
+        config = self.any_config()
+        isolation = self._read_isolation(config)
+        if isolation == RAY:
+            return self._read_for_fleet(config)
         memory = self._read_memory(config.get("memory", DEFAULT_MEMORY))
         cpu = config.get("cpu")
         if cpu is not None and not _is_number(cpu, 0, _MOST_CPU):
@@ -83,9 +104,7 @@ class _Reader(EntryReader[PythonEntry]):
         place = self._read_place(self.tool.handler)
         if place is None or self.problems:
             return None
-        return PythonEntry(
-            *place, is_isolated, memory, None if cpu is None else float(cpu), workers
-        )
+        return PythonEntry(*place, isolation, memory, None if cpu is None else float(cpu), workers)
 
     def _read_place(self, handler: str) -> tuple[str, str] | None:
         module, _, name = handler.partition(":")
@@ -98,23 +117,35 @@ class _Reader(EntryReader[PythonEntry]):
             return None
         return module, name
 
-    def _is_isolated(self, config: Mapping[str, Any]) -> bool:
+    def _read_isolation(self, config: Mapping[str, Any]) -> str:
         isolation = config.get("isolation", "none")
-        if isolation not in _ISOLATIONS:
+        if not isinstance(isolation, str) or isolation not in _KEYS:
             self.problem(
-                "entry.config.isolation", f"must be one of none, process; got {isolation!r}"
+                "entry.config.isolation", f"must be one of {', '.join(_KEYS)}; got {isolation!r}"
             )
-        elif isolation == "none":
-            for key in _LIMITS:
-                if key in config:
-                    self.problem(
-                        f"entry.config.{key}",
-                        "is a limit of worker processes; add isolation: process, or remove it",
-                    )
-        return bool(isolation == "process")
+            return "none"
+        every = dict.fromkeys(key for keys in _KEYS.values() for key in keys)
+        self.keys(config, ("isolation", *every), "entry.config")
+        for key in config:
+            if key in every and key not in _KEYS[isolation]:
+                needed = next(name for name, keys in _KEYS.items() if key in keys)
+                self.problem(
+                    f"entry.config.{key}",
+                    f"is for handlers that run apart; add isolation: {needed}, or remove it",
+                )
+        return isolation
+
+    def _read_for_fleet(self, config: Mapping[str, Any]) -> PythonEntry | None:
+        fleet = read_fleet(config, self.problem, self.keys)
+        place = self._read_place(self.tool.handler)
+        if place is None or self.problems:
+            return None
+        # What drives a GPU maps far more memory than it uses.
+        memory = 0 if fleet is None or fleet.gpus else fleet.memory
+        return PythonEntry(*place, RAY, memory, fleet=fleet)
 
     def _read_memory(self, value: Any) -> int:
-        size = _parse_size(value)
+        size = parse_size(value)
         if size is not None and _LEAST_MEMORY <= size <= _MOST_MEMORY:
             return size
         self.problem(
@@ -149,12 +180,3 @@ def _is_dotted(name: str) -> bool:
 def _is_number(value: Any, above: float, most: float) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and above < value <= most
-
-
-def _parse_size(value: Any) -> int | None:
-    """Return the bytes of 268435456 or "256MiB"; None for what is neither."""
-    if type(value) is int:
-        return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    unit = None if match is None else _UNITS.get(match[2].upper())
-    return None if match is None or unit is None else int(match[1]) * unit

@@ -26,6 +26,7 @@ from tool_engine.executors.commands.captured import Captured
 from tool_engine.executors.commands.strays import MARK, marks_with, new_mark
 from tool_engine.executors.commands.supervisor import MAX_FLOOD, Bell, end_group
 from tool_engine.executors.handler import wants_context
+from tool_engine.executors.lost_work import WorkerLostError
 from tool_engine.executors.python import guest
 from tool_engine.executors.python.python_entry import PythonEntry
 
@@ -110,6 +111,11 @@ class Worker:
         ToolExecutionError: It cannot be started.
     """
 
+    is_shared = False
+    """Whether it may run several calls at once."""
+    _words_behind: tuple[str, ...] = ()
+    """What the guest is started with, beside its files."""
+
     def __init__(self, entry: PythonEntry) -> None:
         self.entry = entry
         self.is_ready = False
@@ -166,6 +172,7 @@ class Worker:
                     "parameters": entry.parameters,
                     "memory": entry.memory,
                     "cpu": entry.cpu,
+                    "is_shared": self.is_shared,
                 }
             ),
             deadline,
@@ -243,7 +250,9 @@ class Worker:
         if len(words) > _SHOWN_WORDS:
             # Whole lines only: half of a secret would not be known as one, and so be shown.
             words = words[-_SHOWN_WORDS:].partition("\n")[2]
-        return ToolExecutionError(
+        lost = self._code is None or self._code != -signal.SIGXCPU
+        made = WorkerLostError if lost else ToolExecutionError
+        return made(
             f"the worker process of {self.entry.place} {how}{f': {words}' if words else ''}"
         )
 
@@ -257,7 +266,13 @@ class Worker:
             for file in (requests_in, answers_in, out_in):
                 theirs.callback(os.close, file)
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our script
-                [*_INTERPRETER, guest.__file__, str(requests_in), str(answers_in)],
+                [
+                    *_INTERPRETER,
+                    guest.__file__,
+                    str(requests_in),
+                    str(answers_in),
+                    *self._words_behind,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=out_in,
                 stderr=out_in,
@@ -360,8 +375,7 @@ class Worker:
 
     def _list_children(self) -> list[int]:
         """What the guardian has to look after."""
-        pid = self._process.pid
-        return [int(word) for word in _split_words(f"/proc/{pid}/task/{pid}/children")]
+        return list_children(self._process.pid)
 
     def _has_strays(self) -> bool:
         """Whether the guest has left a process of its own running."""
@@ -422,6 +436,11 @@ def _read_file(file: int) -> bytes | None:
         return os.read(file, _CHUNK)
     except BlockingIOError:
         return None
+
+
+def list_children(pid: int) -> list[int]:
+    """Return the children of a process with one thread."""
+    return [int(word) for word in _split_words(f"/proc/{pid}/task/{pid}/children")]
 
 
 def _split_words(path: str) -> list[str]:

@@ -92,7 +92,7 @@ class WorkerPool:
                 ) from None
             raise ToolExecutionError("the call ended early, and its worker was stopped") from None
         if answer.error is not None:
-            raise _make_exception(answer.error, self.entry)
+            raise make_exception(answer.error, self.entry)
         return answer.value
 
     def describe(self, deadline: float | None, bell: Bell) -> Answer:
@@ -190,7 +190,7 @@ def word_import_fault(fault: Fault, entry: PythonEntry) -> str:
     return f"{entry.place} cannot be imported: {fault.words}"
 
 
-def _make_exception(fault: Fault, entry: PythonEntry) -> Exception:
+def make_exception(fault: Fault, entry: PythonEntry) -> Exception:
     """What a handler in this process would have raised."""
     if fault.kind == "arguments":
         found = [ValidationError(*msgspec.structs.astuple(each)) for each in fault.findings]
@@ -203,7 +203,7 @@ def _make_exception(fault: Fault, entry: PythonEntry) -> Exception:
     if fault.kind == "memory":
         return ToolExecutionError(
             f"{entry.place} needs more memory than the {entry.memory // 2**20} MiB of its "
-            "entry.config.memory"
+            f"entry.config.{'resources.' if entry.fleet else ''}memory"
         )
     if fault.kind == "exit":
         return ToolExecutionError("the tool tried to end the process (SystemExit)")

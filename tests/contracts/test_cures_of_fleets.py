@@ -1,0 +1,74 @@
+"""What an error of a fleet says to do is done, and the tool runs there."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contracts.test_cures_of_errors import names_cure
+from tests.fleet.samples import BOUND, fleet_engine, handlers_in
+from tests.ray_cluster import RayCluster
+from tool_engine import DefinitionError, ToolEngine, ToolEngineConfig
+from tool_engine.executors.fleet import fleet_backend
+
+ROOM = "executors/fleet/"
+UNREACHED = ROOM + "connection.py: see that it runs, and that this machine reaches it"
+VERSIONS = ROOM + "line.py: install the same on all nodes"
+TRIED = {UNREACHED, VERSIONS}
+
+pytestmark = pytest.mark.ray
+
+
+async def test_a_fleet_that_is_not_there(
+    tmp_path: Path, ray_head: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with handlers_in(tmp_path, monkeypatch, ray_head):
+        async with asyncio.timeout(BOUND), fleet_engine(tmp_path, "pid") as bench:
+            with monkeypatch.context() as patch:
+                patch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+                result = await bench.call("pid")
+            assert names_cure(UNREACHED, result.error or ""), result.error
+            assert (await bench.call("pid")).is_success
+
+
+async def test_other_versions(
+    tmp_path: Path, ray_head: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with handlers_in(tmp_path, monkeypatch, ray_head):
+        with monkeypatch.context() as patch:
+            other = {"version": "0.0.1", "python": "3.99.1"}
+            patch.setattr(fleet_backend, "own_versions", lambda: other)
+            async with asyncio.timeout(BOUND), fleet_engine(tmp_path, "pid") as bench:
+                result = await bench.call("pid")
+        assert result.error_type == "definition_mismatch"
+        assert names_cure(VERSIONS, result.error or ""), result.error
+        assert "tool-engine 0.0.1 and Python 3.99.1" in str(result.error)
+        async with asyncio.timeout(BOUND), fleet_engine(tmp_path, "pid") as bench:
+            assert (await bench.call("pid")).is_success
+
+
+async def test_an_engine_without_a_fleet(
+    tmp_path: Path, ray_head: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load error says which setting is missing; with it, the tool runs."""
+    entry: dict[str, Any] = {
+        "type": "custom",
+        "handler": "handlers_of_fleets:pid",
+        "config": {"isolation": "ray", "resources": {"cpus": 0}},
+    }
+    tool = {
+        "name": "pid",
+        "description": "A sample",
+        "parameters": [{"name": "text", "type": "string", "description": "x"}],
+        "entry": entry,
+    }
+    with handlers_in(tmp_path, monkeypatch, ray_head):
+        async with asyncio.timeout(BOUND):
+            async with ToolEngine(ToolEngineConfig(str(tmp_path), auto_reload=False)) as engine:
+                with pytest.raises(DefinitionError, match='fleet="auto"'):
+                    engine.register_tool(tool)
+            async with fleet_engine(tmp_path, "pid") as bench:
+                assert (await bench.call("pid")).is_success

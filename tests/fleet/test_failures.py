@@ -1,0 +1,295 @@
+"""What becomes of calls on a real three-node Ray when parts of it are killed, frozen, or lie.
+
+Each case begins with a call that is known to run, and ends with one result for it, no slot held,
+and nothing of it running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.effort import IS_WHOLE
+from tests.fleet.samples import BOUND, Bench, fleet_engine, handlers_in, has_ended
+from tests.ray_cluster import RayCluster, is_alive, tree_of
+
+pytestmark = pytest.mark.ray
+ROUNDS = 20 if IS_WHOLE else 1
+SOON = 10.0
+"""Seconds in which what happens at once has happened, on a busy machine too."""
+
+
+@pytest.fixture(scope="module")
+def cluster(ray_cluster: RayCluster) -> RayCluster:
+    return ray_cluster
+
+
+@pytest.fixture
+def handlers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: RayCluster
+) -> Iterator[Path]:
+    with handlers_in(tmp_path, monkeypatch, cluster):
+        yield tmp_path
+
+
+@pytest.fixture
+async def bench(handlers: Path) -> AsyncIterator[Bench]:
+    names = ("pid", "here", "block", "loop", "wait", "stay", "stubborn", "spawn")
+    async with asyncio.timeout(BOUND), fleet_engine(handlers, *names) as made:
+        yield made
+
+
+def worker_of(pid: int) -> list[int]:
+    """The guest's guardian, and the actor above it."""
+    found = []
+    for _ in range(3):
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        found.append(pid)
+    return [found[0], found[2]]
+
+
+@pytest.mark.parametrize("part", ["guest", "guardian", "actor"])
+@pytest.mark.parametrize("name", ["block", "wait", "spawn"])
+async def test_a_worker_is_killed(bench: Bench, part: str, name: str) -> None:
+    """K20: whichever of its processes dies, the call ends as `worker_lost`, with all it started."""
+    for _ in range(ROUNDS):
+        call = asyncio.create_task(bench.call(name))
+        noted = await bench.noted(2 if name == "spawn" else 1)
+        guardian, actor = await asyncio.to_thread(worker_of, noted[0])
+        os.kill({"guest": noted[0], "guardian": guardian, "actor": actor}[part], signal.SIGKILL)
+        result = await asyncio.wait_for(call, SOON)
+        assert result.error_type == "worker_lost", result.error
+        for pid in (*noted, guardian):
+            await asyncio.wait_for(has_ended(pid), SOON)
+        assert bench.has_slots_free()
+        bench.file.unlink()
+
+
+async def test_it_runs_again_only_if_that_is_harmless(handlers: Path) -> None:
+    """C18: a lost worker's call runs twice if its tool may, by the policy of the tool alone."""
+    async with asyncio.timeout(BOUND), fleet_engine(handlers) as bench:
+        retry = {"attempts": 2, "backoff": 0.01}
+        bench.add_tool("block", "harmless", effect="read", retry=retry)
+        bench.add_tool("block", "harmful")
+        for name, runs in (("harmless", 2), ("harmful", 1)):
+            call = asyncio.create_task(bench.call(name))
+            for number in range(1, runs + 1):
+                noted = await bench.noted(number)
+                os.kill(noted[-1], signal.SIGKILL)
+            result = await asyncio.wait_for(call, BOUND)
+            assert result.error_type == "worker_lost"
+            assert len(await bench.noted()) == runs
+            bench.file.unlink()
+
+
+@pytest.mark.parametrize("name", ["block", "wait", "stay", "stubborn", "spawn"])
+async def test_a_deadline(bench: Bench, name: str) -> None:
+    """C21: the result is there by then; the slot is free when nothing of the work is left."""
+    assert (await bench.call(name, "")).is_success  # so that a worker is there
+    result = await bench.call(name, seconds=1.5)
+    assert result.error_type == "timeout"
+    await asyncio.wait_for(bench.becomes_free(), SOON)
+    noted = await bench.noted(2 if name == "spawn" else 1)
+    if name != "wait":
+        assert not any(is_alive(pid) for pid in noted if name == "spawn" or pid != noted[0])
+
+
+async def test_a_cancelled_handler_cleans_up_and_its_worker_stays(bench: Bench) -> None:
+    """Cancelled first: a blocking handler sees it, and the process with what it loaded goes on."""
+    call = asyncio.create_task(bench.call("loop"))
+    (pid,) = await bench.noted()
+    call.cancel()
+    await asyncio.wait([call])
+    await asyncio.wait_for(bench.becomes_free(), SOON)
+    assert bench.file.with_suffix(".cleaned").exists()
+    assert is_alive(pid)
+    call = asyncio.create_task(bench.call("loop"))
+    assert (await bench.noted(2))[1] == pid
+    call.cancel()
+    await asyncio.wait([call])
+    await asyncio.wait_for(bench.becomes_free(), SOON)
+
+
+async def test_one_stubborn_call_ends_no_others(bench: Bench) -> None:
+    """A call that ignores its cancellation is ended once it is alone in its worker; no sooner."""
+    stubborn = asyncio.create_task(bench.call("stay"))
+    (pid,) = await bench.noted()
+    other = asyncio.create_task(bench.call("stay"))
+    await bench.noted(2)
+    stubborn.cancel()
+    await asyncio.wait([stubborn])
+    await asyncio.sleep(1.0)
+    assert is_alive(pid)
+    assert not other.done()
+    other.cancel()
+    await asyncio.wait([other])
+    await asyncio.wait_for(has_ended(pid), SOON)
+    await asyncio.wait_for(bench.becomes_free(), SOON)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.01, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0])
+async def test_cancel_at_every_stage(handlers: Path, delay: float) -> None:
+    """C24: while it waits, its worker starts, it runs, or its result is on its way."""
+    async with asyncio.timeout(BOUND), fleet_engine(handlers, "nap", "anap") as bench:
+        calls = [asyncio.create_task(bench.call(name, "0.05")) for name in ("nap", "anap") * 4]
+        await asyncio.sleep(delay)
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls)
+        await asyncio.wait_for(bench.becomes_free(), SOON)
+        assert (await bench.call("nap", "0.0")).is_success
+        assert (await bench.call("anap", "0.0")).is_success
+
+
+async def test_a_node_is_removed(handlers: Path, cluster: RayCluster) -> None:
+    """K20: as when its power is cut: `worker_lost`, and the next call runs elsewhere."""
+    async with asyncio.timeout(2 * BOUND), fleet_engine(handlers) as bench:
+        bench.add_tool("spawn", resources={"cpus": 0, "others": {"doomed": 1}}, max_workers=1)
+        bench.add_tool("pid")
+        node = await asyncio.to_thread(cluster.add_node, doomed=1.0)
+        # The engine hears of new nodes now and then.
+        while "doomed" not in str(bench.engine._registry.places.find("ray").connection.nodes):  # type: ignore[union-attr]
+            await bench.call("pid")
+            await asyncio.sleep(0.2)
+        call = asyncio.create_task(bench.call("spawn", seconds=2 * BOUND))
+        noted = await bench.noted(2)
+        await asyncio.to_thread(cluster.remove_node, node)
+        result = await asyncio.wait_for(call, 2 * SOON)
+        assert result.error_type == "worker_lost", result.error
+        for pid in noted:
+            await asyncio.wait_for(has_ended(pid), SOON)
+        assert bench.has_slots_free()
+        assert (await bench.call("pid")).is_success
+
+
+async def test_a_frozen_worker(handlers: Path) -> None:
+    """C21, DESIGN 10.5: the result is there; after `fleet_lost_after` its end is unknown."""
+    settings: dict[str, Any] = {"fleet_lost_after": 1.0}
+    async with asyncio.timeout(BOUND), fleet_engine(handlers, "block", **settings) as bench:
+        assert (await bench.call("block", "")).is_success
+        call = asyncio.create_task(bench.call("block", seconds=3.0))
+        (pid,) = await bench.noted()
+        frozen = [pid, *await asyncio.to_thread(worker_of, pid)]
+        for each in frozen:
+            os.kill(each, signal.SIGSTOP)
+        try:
+            result = await call
+            assert result.error_type == "timeout"
+            assert not bench.has_slots_free()
+            await asyncio.wait_for(bench.becomes_free(), SOON)
+            assert "unknown" in str(bench.engine.controller.explain(result.call_id or ""))
+        finally:
+            for each in frozen:
+                os.kill(each, signal.SIGCONT)
+        # Awake again, it ends the work, and is there for other calls.
+        assert (await bench.call("block", "")).is_success
+
+
+ENGINE = """
+import asyncio, sys
+from pathlib import Path
+from tests.fleet.samples import fleet_engine
+async def main():
+    folder = Path(sys.argv[1])
+    sys.path.insert(0, str(folder))
+    async with fleet_engine(folder, "spawn") as bench:
+        await bench.call("spawn", seconds=1000.0)
+asyncio.run(main())
+"""
+
+
+async def test_the_engine_is_killed(handlers: Path, tmp_path: Path) -> None:
+    """DESIGN 10.3: its work on the fleet dies with it, and what that has started."""
+    for _ in range(ROUNDS):
+        process = await asyncio.to_thread(
+            subprocess.Popen, [sys.executable, "-c", ENGINE, str(tmp_path)]
+        )
+        file = tmp_path / "noted"
+        async with asyncio.timeout(BOUND):
+            while len(words := await asyncio.to_thread(_read_words, file)) < 2:  # noqa: ASYNC110 - as it is
+                await asyncio.sleep(0.01)
+            noted = [int(word) for word in words]
+            noted += await asyncio.to_thread(worker_of, noted[0])
+            noted += await asyncio.to_thread(tree_of, process.pid)
+            process.kill()
+            await asyncio.to_thread(process.wait)
+            for pid in noted:
+                await asyncio.wait_for(has_ended(pid), SOON)
+        file.unlink()
+
+
+def _read_words(file: Path) -> list[str]:
+    return file.read_text().split() if file.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("quit", "exit code 7"),
+        ("eat", "needs more memory than the 512 MiB of its entry.config.resources.memory"),
+        ("flood", "wrote more than 64 MiB and was stopped"),
+    ],
+)
+async def test_hostile_handlers(handlers: Path, name: str, words: str) -> None:
+    """C7: what it does to its process ends its call, and its tool goes on."""
+    async with asyncio.timeout(BOUND), fleet_engine(handlers) as bench:
+        bench.add_tool(name, resources={"cpus": 0, "memory": "512MiB"})
+        for _ in range(2):
+            result = await bench.call(name)
+            assert words in str(result.error)
+        assert bench.has_slots_free()
+
+
+async def test_a_child_that_a_call_leaves(handlers: Path) -> None:
+    """Promise 4: it is gone when the result comes, though the call has succeeded."""
+    async with asyncio.timeout(BOUND), fleet_engine(handlers, "leave_child") as bench:
+        child = (await bench.call("leave_child")).output["result"]
+        assert not is_alive(child)
+
+
+async def test_random_kills(handlers: Path) -> None:
+    """Promises 2 and 3: 200 calls with kills among them: one end each, no slot held, no orphan."""
+    random = Random(7)  # noqa: S311 - it has to be the same each time
+    async with asyncio.timeout(4 * BOUND), fleet_engine(handlers, slots=200) as bench:
+        bench.add_tool("nap", max_workers=3)
+        bench.add_tool("anap", max_workers=2)
+        calls = [
+            asyncio.create_task(bench.call(random.choice(["nap", "anap"]), "0.02", 4 * BOUND))
+            for _ in range(200)
+        ]
+        backend: Any = bench.engine._registry.places.find("ray")
+        seen: set[int] = set()
+        kills = 0
+        while kills < 15 and not all(call.done() for call in calls):
+            await asyncio.sleep(random.random() * 0.2)
+            pids = [
+                each.ready.pid
+                for line in backend.list_lines()
+                for each in line.workers.values()
+                if each.ready is not None
+            ]
+            if pids:
+                actor = random.choice(pids)
+                below = await asyncio.to_thread(tree_of, actor)
+                seen |= below
+                victim = random.choice([*below])
+                kills += 1
+                if is_alive(victim):
+                    os.kill(victim, signal.SIGKILL)
+        results = await asyncio.gather(*calls)
+        other = [each.error for each in results if each.error_type not in (None, "worker_lost")]
+        assert not other
+        assert len({result.call_id for result in results}) == 200
+        assert bench.has_slots_free()
+        assert kills > 3
+    for pid in seen:
+        await asyncio.wait_for(has_ended(pid), SOON)

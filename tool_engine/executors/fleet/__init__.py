@@ -1,0 +1,1 @@
+"""How does a Python handler run on the machines of a fleet?"""

@@ -1,0 +1,275 @@
+"""How does an engine start the driver of its fleet, and talk to it?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from tool_engine.errors import MissingExtraError, ToolExecutionError
+from tool_engine.executors.fleet.frames import Frames
+from tool_engine.executors.python.worker import Answer
+from tool_engine.logger import get_logger
+
+_log: Final = get_logger(__name__)
+_START: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "from tool_engine.executors.fleet.driver import serve_engine; serve_engine()"
+)
+_QUIET: Final = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""What Ray reads: no statistics to its makers, and the interpreter that runs us on the nodes."""
+_SECONDS_TO_JOIN: Final = 60.0
+_LONGEST_FOLDER: Final = 40
+"""Characters of a folder below which Ray can make its sockets."""
+
+
+class FleetLostError(ToolExecutionError):
+    """The fleet cannot be reached; nothing of the call has run."""
+
+
+class Said(msgspec.Struct):
+    """What the driver says."""
+
+    worker: int = 0
+    messages: list[msgspec.Raw] = []
+    ready: msgspec.Raw = msgspec.Raw()
+    lost: str | None = None
+    is_final: bool = False
+    nodes: list[dict[str, Any]] | None = None
+    python: str = ""
+    ray: str = ""
+    failed: str | None = None
+
+
+class WorkerOwner(Protocol):
+    """What hears of one worker."""
+
+    def note_ready(self, said: bytes) -> None:
+        """Take what `FleetHost.prepare` says."""
+
+    def take(self, answer: Answer | None) -> None:
+        """Take an answer or a report; None: one that is none."""
+
+    def lose(self, words: str, *, is_final: bool = False) -> None:
+        """Hear that there is no such worker any more; another one would end alike if `is_final`."""
+
+
+_read_said: Final = msgspec.json.Decoder(Said).decode
+_read_answer: Final = msgspec.json.Decoder(Answer).decode
+
+
+class FleetConnection:
+    """The driver process of one fleet; it is started by `join`.
+
+    Args:
+        address: `auto`, `local` or `ray://...`.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.owners: dict[int, WorkerOwner] = {}
+        self.nodes: list[dict[str, Any]] = []
+        """What the fleet consisted of a moment ago."""
+        self.versions: dict[str, str] = {}
+        self._numbers = 0
+        self._joined: asyncio.Future[None] | None = None
+        self._frames: Frames | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._why = "its connection ended"
+
+    @property
+    def is_joined(self) -> bool:
+        return self._joined is not None and self._joined.done() and self._frames is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the driver."""
+        return None if self._process is None else self._process.pid
+
+    async def join(self) -> None:
+        """Join the fleet, once for all calls that want it; it takes seconds.
+
+        Raises:
+            MissingExtraError: Ray is not installed.
+            FleetLostError: It cannot be joined.
+        """
+        if self._joined is None:
+            self._joined = asyncio.get_running_loop().create_future()
+            # No caller's: each may go, and the others still wait for it.
+            self._starting = asyncio.create_task(self._start_driver(), name="tool-engine-fleet")
+        await asyncio.shield(self._joined)
+
+    def start_worker(self, owner: WorkerOwner, options: dict[str, Any], settings: Any) -> int:
+        """Have a worker started; `owner` hears of it by its number, which this returns."""
+        self._numbers += 1
+        self.owners[self._numbers] = owner
+        self._send_order(do="start", worker=self._numbers, options=options, settings=settings)
+        return self._numbers
+
+    def send(self, worker: int, items: list[bytes], calls: int) -> None:
+        """Send requests and cancellations to a worker; `calls` of them are requests."""
+        head = b'{"do":"send","worker":%d,"calls":%d,"items":[' % (worker, calls)
+        if self._frames is not None:
+            self._frames.send(head + b",".join(items) + b"]}")
+
+    def end_worker(self, worker: int) -> None:
+        """End a worker, whatever it does; its owner hears no more."""
+        if self.owners.pop(worker, None) is not None:
+            self._send_order(do="kill", worker=worker)
+
+    async def close(self) -> None:
+        """End the driver, and with it all that runs on the fleet for this engine."""
+        self._why = "the engine was closed"
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+        process, frames = self._process, self._frames
+        self._send_order(do="leave")
+        if process is not None:
+            await asyncio.to_thread(_end_process, process)
+        if frames is not None:
+            frames.close()
+
+    def _send_order(self, **words: Any) -> None:
+        if self._frames is not None:
+            self._frames.send(msgspec.json.encode(words))
+
+    async def _start_driver(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._why = "its connection ended"
+        try:
+            self._process = await asyncio.to_thread(_start_process, theirs, self.address)
+            _, self._frames = await asyncio.get_running_loop().create_connection(
+                lambda: Frames(self._hear_driver, self._note_end), sock=ours
+            )
+        except MissingExtraError as error:
+            ours.close()
+            self._end_joining(error)
+            return
+        except OSError as error:
+            ours.close()
+            self._give_up(f"its driver cannot be started: {error}")
+            return
+        finally:
+            theirs.close()
+        self._send_order(do="join", address=self.address)
+        self._patience = asyncio.get_running_loop().call_later(
+            _SECONDS_TO_JOIN, self._stop_joining, self._frames
+        )
+
+    def _hear_driver(self, message: bytes) -> None:
+        said = _read_said(message)
+        owner = self.owners.get(said.worker)
+        if said.nodes is not None:
+            self.nodes = said.nodes
+            if said.ray:
+                self.versions = {"python": said.python, "ray": said.ray}
+                self._note_joined()
+        elif said.failed is not None:
+            self._why = said.failed
+        elif owner is None:
+            return
+        elif bytes(said.ready):
+            owner.note_ready(bytes(said.ready))
+        elif said.lost is not None:
+            del self.owners[said.worker]
+            owner.lose(said.lost, is_final=said.is_final)
+        for each in said.messages:
+            owner.take(_decode_answer(each))  # type: ignore[union-attr] # only workers have messages
+
+    def _stop_joining(self, frames: Frames | None) -> None:
+        if not self.is_joined and frames is self._frames and frames is not None:
+            self._why = f"it does not answer within {_SECONDS_TO_JOIN:g} s"
+            frames.close()
+
+    def _note_joined(self) -> None:
+        self._stop_waiting()
+        if self._joined is not None and not self._joined.done():
+            self._joined.set_result(None)
+            _log.info("fleet_joined", fleet=self.address, nodes=len(self.nodes), **self.versions)
+
+    def _note_end(self) -> None:
+        """The driver has ended: Ray may have ended it."""
+        self._stop_waiting()
+        self._frames = None
+        process, self._process = self._process, None
+        if process is not None:
+            asyncio.get_running_loop().run_in_executor(None, _end_process, process)
+        self._give_up(self._why)
+
+    def _end_joining(self, error: Exception) -> None:
+        """Have the next call join anew; those that wait get the error."""
+        joined, self._joined = self._joined, None
+        if joined is not None and not joined.done():
+            joined.set_exception(error)
+            joined.exception()  # it counts as seen: perhaps nothing waits any more
+
+    def _stop_waiting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _give_up(self, why: str) -> None:
+        self._end_joining(
+            FleetLostError(
+                f"the fleet {self.address!r} cannot be joined: {why}; see that it runs, and "
+                "that this machine reaches it"
+            )
+        )
+        owners, self.owners = self.owners, {}
+        for owner in owners.values():
+            owner.lose(f"the fleet was lost: {why}", is_final=True)
+        if owners:
+            _log.warning("fleet_lost", fleet=self.address, reason=why)
+
+
+def _decode_answer(message: msgspec.Raw) -> Answer | None:
+    try:
+        return _read_answer(message)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _start_process(theirs: socket.socket, address: str) -> subprocess.Popen[bytes]:
+    if find_spec("ray") is None:
+        raise MissingExtraError(
+            "tools with isolation: ray need Ray: pip install 'tool-engine[ray]'"
+        )
+    environment = {**os.environ, **_QUIET}
+    if address == "local":
+        folder = tempfile.gettempdir()
+        if len(folder) > _LONGEST_FOLDER:
+            folder = "/tmp"  # noqa: S108 - mkdtemp makes a folder of its own there
+        environment["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="te-", dir=folder)
+    return subprocess.Popen(  # noqa: S603 - this interpreter, our module
+        [sys.executable, "-I", "-u", "-c", _START, str(theirs.fileno()), json.dumps(sys.path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=(theirs.fileno(),),
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def _end_process(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a driver whose connection is closed; end it if it takes long."""
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,286 @@
+"""How does an engine reach Ray?
+
+This is run as a process of its own, the only one that imports Ray: Ray ends the process that uses
+it when its head is gone for a minute, prints, and takes over signals. The engine sends what is to
+be done, as JSON; when it ends, this does, and with it all that runs for it on the fleet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import socket
+import sys
+from typing import Any, Final
+
+import msgspec
+import ray
+
+from tool_engine.executors.fleet.frames import Frames
+from tool_engine.executors.fleet.host import FleetHost
+
+_AT_ONCE: Final = 2
+"""Requests to one worker at a time: one that waits for answers, and one that brings calls."""
+_PULSE: Final = 5.0
+"""Seconds between two looks whether the head answers."""
+_PATIENCE: Final = 15.0
+"""Seconds after which a head that does not answer is gone."""
+_SECONDS_TO_STOP: Final = 3.0
+"""What workers have to end their processes, before they end with this one."""
+_SECONDS_TO_REACH: Final = 5.0
+_MOST_WORDS: Final = 300
+
+
+class Order(msgspec.Struct):
+    """What the engine wants."""
+
+    do: str
+    """`join`, `start`, `send`, `kill`, `nodes` or `leave`."""
+    address: str = ""
+    worker: int = 0
+    options: dict[str, Any] = {}
+    settings: msgspec.Raw = msgspec.Raw(b"")
+    calls: int = 0
+    """How many of `items` are requests for calls, each of which has one answer."""
+    items: list[msgspec.Raw] = []
+
+
+_read_order: Final = msgspec.json.Decoder(Order).decode
+
+
+class Driver:
+    """Carries out what one engine wants of one fleet."""
+
+    def __init__(self) -> None:
+        self._links: dict[int, _Link] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._own_folder = ""
+        self._is_ours = False
+        self._make: Any = None
+        self._ended = asyncio.Event()
+
+    async def serve(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        _, self._frames = await loop.create_connection(
+            lambda: Frames(self._take_order, self._ended.set), sock=connection
+        )
+        await self._ended.wait()
+        if self._is_ours:
+            # Its processes are ours; all others see the end of this process.
+            await asyncio.to_thread(ray.shutdown)
+            shutil.rmtree(self._own_folder, ignore_errors=True)
+
+    def say(self, **words: Any) -> None:
+        self._frames.send(msgspec.json.encode(words))
+
+    def say_messages(self, worker: int, messages: list[bytes]) -> None:
+        if messages:
+            said = b",".join(messages)
+            self._frames.send(b'{"worker":%d,"messages":[%s]}' % (worker, said))
+
+    def begin(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def forget(self, worker: int) -> None:
+        self._links.pop(worker, None)
+
+    def _take_order(self, message: bytes) -> None:
+        order = _read_order(message)
+        link = self._links.get(order.worker)
+        if order.do == "join":
+            self.begin(self._join_fleet(order.address))
+        elif order.do == "start":
+            self._links[order.worker] = made = _Link(self, order.worker)
+            self.begin(made.start(self._make, order))
+        elif order.do == "leave":
+            self.begin(self._end_all())
+        elif order.do == "nodes":
+            self.begin(self._say_nodes())
+        elif link is not None and order.do == "send":
+            link.send(order)
+        elif link is not None and order.do == "kill":
+            link.kill()
+
+    async def _join_fleet(self, address: str) -> None:
+        try:
+            nodes = await asyncio.to_thread(self._join_now, address)
+        except BaseException as error:  # noqa: BLE001 - Ray raises anything, SystemExit too
+            self.say(failed=_word_error(error))
+            self._ended.set()
+            return
+        self.say(nodes=nodes, python=sys.version.split()[0], ray=ray.__version__)
+        self.begin(self._feel_pulse())
+
+    def _join_now(self, address: str) -> list[dict[str, Any]]:
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if address == "local":
+            # Else all fleets of a machine share one file with an address. Short: sockets are in it.
+            self._own_folder, self._is_ours = os.environ["RAY_TMPDIR"], True
+            os.environ.pop("RAY_ADDRESS", None)
+            ray.init(
+                address="local",
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=self._own_folder,
+                **quiet,
+            )
+        else:
+            _check_reachable(address)
+            ray.init(address=address, **quiet)
+        self._make = ray.remote(FleetHost)
+        return _list_nodes()
+
+    async def _end_all(self) -> None:
+        """End all workers, then this process."""
+        links = [asyncio.ensure_future(link.stop()) for link in self._links.values()]
+        if links:
+            await asyncio.wait(links, timeout=_SECONDS_TO_STOP)
+        self._ended.set()
+
+    async def _say_nodes(self) -> None:
+        with contextlib.suppress(Exception):
+            self.say(nodes=await asyncio.to_thread(_list_nodes))
+
+    async def _feel_pulse(self) -> None:
+        """End this process when the head does not answer: nothing can be started any more."""
+        while True:
+            await asyncio.sleep(_PULSE)
+            look = asyncio.ensure_future(asyncio.to_thread(_list_nodes))
+            done, _ = await asyncio.wait([look], timeout=_PATIENCE)
+            if not done or look.exception() is not None:
+                self.say(failed="the head of the fleet does not answer any more")
+                await asyncio.sleep(0.1)
+                os._exit(1)
+            self.say(nodes=look.result())
+
+
+class _Link:
+    """One worker, as the driver has it.
+
+    Args:
+        driver: Says what becomes of it.
+        number: The engine's number for it.
+    """
+
+    def __init__(self, driver: Driver, number: int) -> None:
+        self._driver = driver
+        self._number = number
+        self._actor: Any = None
+        self._items: list[bytes] = []
+        self._calls = self._asked = 0
+        self._next = 1
+        self._early: dict[int, list[bytes]] = {}
+        self._is_over = False
+
+    async def start(self, make: Any, order: Order) -> None:
+        try:
+            # Owned: it dies with this process. Never run twice by Ray.
+            made = make.options(
+                max_restarts=0, max_task_retries=0, max_concurrency=16, **order.options
+            )
+            self._actor = made.remote(bytes(order.settings))
+            said = await self._actor.prepare.remote()
+        except Exception as error:  # noqa: BLE001 - Ray raises anything
+            self._report_loss(error)
+            return
+        if not self._is_over:
+            self._driver.say(worker=self._number, ready=msgspec.Raw(said))
+
+    def send(self, order: Order) -> None:
+        self._items += [bytes(item) for item in order.items]
+        self._calls += order.calls
+        self._bring_items()
+
+    async def stop(self) -> None:
+        self._is_over = True
+        if self._actor is not None:
+            with contextlib.suppress(Exception):
+                await self._actor.stop.remote()
+
+    def kill(self) -> None:
+        self._is_over = True
+        self._driver.forget(self._number)
+        if self._actor is not None:
+            ray.kill(self._actor)
+
+    def _bring_items(self) -> None:
+        """Bring what there is to the worker, and wait there for what comes."""
+        if self._is_over or self._asked >= _AT_ONCE:
+            return
+        if self._items or (self._calls > 0 and not self._asked):
+            items, self._items = self._items, []
+            self._asked += 1
+            self._driver.begin(self._exchange_items(items))
+
+    async def _exchange_items(self, items: list[bytes]) -> None:
+        try:
+            number, answers, messages = await self._actor.exchange.remote(items)
+        except Exception as error:  # noqa: BLE001 - Ray raises anything
+            self._report_loss(error)
+            return
+        self._asked -= 1
+        self._calls -= answers
+        self._early[number] = messages
+        while (ready := self._early.pop(self._next, None)) is not None:
+            self._next += 1
+            self._driver.say_messages(self._number, ready)
+        self._bring_items()
+
+    def _report_loss(self, error: Exception) -> None:
+        if self._is_over:
+            return
+        self.kill()
+        is_final = isinstance(error, ray.exceptions.RuntimeEnvSetupError)
+        self._driver.say(worker=self._number, lost=_word_error(error), is_final=is_final)
+
+
+def _check_reachable(address: str) -> None:
+    """Raise `OSError` if nothing listens at an address: Ray takes two minutes to say so."""
+    place = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    host, colon, port = place.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), _SECONDS_TO_REACH).close()
+
+
+def _list_nodes() -> list[dict[str, Any]]:
+    return [
+        {
+            "id": each["NodeID"],
+            "host": each["NodeManagerHostname"],
+            "address": each["NodeManagerAddress"],
+            "resources": {
+                name: amount
+                for name, amount in each.get("Resources", {}).items()
+                if not name.startswith(("node:", "object_store"))
+            },
+        }
+        for each in ray.nodes()  # type: ignore[no-untyped-call]
+        if each["Alive"]
+    ]
+
+
+def _word_error(error: BaseException) -> str:
+    """Return the words of Ray's error that say what has happened, without its trace."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    words = " ".join(lines)
+    return f"{type(error).__name__}: {words}"[:_MOST_WORDS]
+
+
+def serve_engine() -> None:
+    """Serve the engine whose connection is the file of the first argument."""
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    worker_module: Any = ray._private.worker  # noqa: SLF001 - nothing public turns off its lines
+    worker_module.listen_error_messages = lambda *_: None
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve_connection(connection))
+    # Without Ray's own clean-up, which takes its time: the end of the process is enough.
+    os._exit(0)
+
+
+async def _serve_connection(connection: socket.socket) -> None:
+    await Driver().serve(connection)

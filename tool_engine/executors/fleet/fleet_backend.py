@@ -1,0 +1,159 @@
+"""How does a handler run on the machines of a fleet, while the engine stays in charge?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.entry_reader import CompiledEntries
+from tool_engine.executors.fleet.connection import FleetConnection
+from tool_engine.executors.fleet.line import FleetCall, Line
+from tool_engine.executors.fleet.versions import own_versions
+from tool_engine.executors.python.handler_source import SourceError, source_text
+from tool_engine.executors.python.importing import hash_of
+from tool_engine.executors.python.process_backend import is_same_tool
+from tool_engine.executors.python.python_entry import compile_entry, declared_of
+from tool_engine.interfaces import ExecutionBackend, ToolExecutor
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+from tool_engine.model.trace import trace_headers
+
+_CLOSED: Final = "the engine was closed"
+
+
+class FleetBackend(ExecutionBackend):
+    """The workers on a fleet of handlers with `isolation: ray`.
+
+    Args:
+        address: The setting `fleet`.
+        approved: The hash of the code that was approved for a tool; None where any may run.
+    """
+
+    def __init__(
+        self, address: str, approved: Callable[[Tool], str | None] = lambda _: None
+    ) -> None:
+        self._approved = approved
+        self._entries = CompiledEntries(compile_entry)
+        self.connection = FleetConnection(address)
+        self._lines: dict[str, tuple[Tool, str | None, Line]] = {}
+        self._old: list[Line] = []
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"FleetBackend({self.connection.address!r}, {self.list_lines()})"
+
+    def takes(self, executor: ToolExecutor, tool: Tool) -> bool:
+        """Return whether the tool's definition asks for a fleet."""
+        del tool
+        return getattr(executor, "isolation", None) == "ray"
+
+    def leaves_on_cancel(self, executor: ToolExecutor) -> bool:
+        """Return True: no caller waits for a fleet."""
+        del executor
+        return True
+
+    def list_lines(self) -> list[Line]:
+        """Return the workers and waiting calls, by definition."""
+        return [*(line for _, _, line in self._lines.values()), *self._old]
+
+    async def execute(
+        self,
+        executor: ToolExecutor,
+        tool: Tool,
+        params: dict[str, Any],
+        context: ToolExecutionContext,
+    ) -> Any:
+        """Return the handler's value, as JSON values.
+
+        Raises:
+            ToolExecutionError: The handler failed, cannot be imported, or there is no worker.
+            WorkerLostError: Its worker was lost while it may have run.
+            DefinitionMismatchError: The nodes have other code, or other versions.
+            MissingExtraError: Ray is not installed.
+        """
+        del executor
+        if self._is_closed:
+            raise ToolExecutionError(_CLOSED)
+        call = FleetCall(params, context, trace_headers())
+        if not self.connection.is_joined:
+            await self.connection.join()
+        known = self._lines.get(tool.name)
+        if known is None or known[1] != self._approved(tool) or not is_same_tool(known[0], tool):
+            await self._make_line(tool)
+        line = self._lines[tool.name][2]
+        line.enter(call)
+        try:
+            return await asyncio.shield(call.ended)
+        except asyncio.CancelledError:
+            if not call.ended.done():
+                line.withdraw(call)
+            await _outlast_call(call)
+            raise
+
+    async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - as the interface has it
+        """End all workers, whatever they do."""
+        del timeout
+        self._is_closed = True
+        lines, self._lines, self._old = self.list_lines(), {}, []
+        for line in lines:
+            line.close()
+        await self.connection.close()
+        for line in lines:
+            line.fail_all(_CLOSED)
+        return 0
+
+    async def _make_line(self, tool: Tool) -> None:
+        """Make the line of a definition; that of another one goes on until its calls have ended.
+
+        Raises:
+            ToolExecutionError: No node can ever hold one of its workers.
+        """
+        entry, approved = self._entries.of(tool), self._approved(tool)
+        code = approved or await asyncio.to_thread(_hash_code, entry.module)
+        versions = await asyncio.to_thread(own_versions)
+        known = self._lines.get(tool.name)
+        if known is not None and known[1] == approved and is_same_tool(known[0], tool):
+            return
+        entry = msgspec.structs.replace(entry, approved=code, parameters=declared_of(tool))
+        settings = {
+            "entry": entry,
+            "definition": tool.definition_hash,
+            "paths": [*sys.path],
+            **versions,
+        }
+        line = Line(entry, tool.definition_hash, self.connection, settings, self._make_room)
+        if known is not None:
+            known[2].retire()
+            self._old = [each for each in (*self._old, known[2]) if each.workers]
+        self._lines[tool.name] = (tool, approved, line)
+
+    def _make_room(self, hungry: Line) -> None:
+        """End an idle worker of another tool; else the tool with the most gives one up."""
+        others = [line for line in self.list_lines() if line is not hungry]
+        if any(line.end_idle() for line in others):
+            return
+        most = max(others, key=lambda line: len(line.workers), default=None)
+        if most is not None and len(most.workers) > len(hungry.workers) - hungry.starting + 1:
+            most.gives_up_one = True
+
+
+async def _outlast_call(call: FleetCall) -> None:
+    """Wait for the end of a call's work, whatever is cancelled meanwhile."""
+    while not call.ended.done():
+        try:
+            await asyncio.wait([call.ended])
+        except asyncio.CancelledError:
+            continue
+
+
+def _hash_code(module: str) -> str | None:
+    try:
+        text = source_text(module)
+    except SourceError as error:
+        raise ToolExecutionError(str(error)) from None
+    return None if text is None else hash_of(text)

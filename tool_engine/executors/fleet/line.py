@@ -1,0 +1,441 @@
+"""Which worker of a fleet takes a call of one tool, and how many workers are there?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.fleet.connection import FleetConnection
+from tool_engine.executors.fleet.resources import find_lack
+from tool_engine.executors.handler import wants_context
+from tool_engine.executors.lost_work import WorkerLostError
+from tool_engine.executors.python import guest
+from tool_engine.executors.python.process_backend import pass_on_report
+from tool_engine.executors.python.python_entry import PythonEntry
+from tool_engine.executors.python.worker import Answer, Fault, signature_of
+from tool_engine.executors.python.worker_pool import make_exception, word_import_fault
+from tool_engine.model.call import ToolExecutionContext
+
+SHARED_CALLS: Final = 100
+"""The most calls of an async handler in one worker."""
+_SECONDS_TO_END: Final = 1.0
+"""After so long a worker that does not end a cancelled call gets no others."""
+_MOST_STARTS: Final = 3
+"""Workers that may fail to start, one after the other, before the calls that wait fail, too."""
+_OTHER_CODE: Final = "OtherCodeError"
+
+
+class DefinitionMismatchError(ToolExecutionError):
+    """A worker of a fleet has other code than the engine; nothing has run there."""
+
+    error_type = "definition_mismatch"
+
+    def reworded(self, message: str) -> DefinitionMismatchError:
+        """Return the same failure with another message."""
+        return DefinitionMismatchError(message, details=self.details, is_final=self.is_final)
+
+
+class Ready(msgspec.Struct):
+    """What a worker says when it can take calls, or cannot."""
+
+    version: str
+    python: str
+    node: str
+    pid: int
+    answer: Answer | None = None
+    """None: its versions differ from the engine's."""
+
+
+class FleetCall:
+    """One call on its way to a worker and back; `ended` is done when its work has ended."""
+
+    __slots__ = ("cancelled_at", "context", "ended", "number", "params", "trace", "worker")
+
+    def __init__(
+        self, params: dict[str, Any], context: ToolExecutionContext, trace: dict[str, str]
+    ) -> None:
+        self.params = params
+        self.context = context
+        self.trace = trace
+        self.number = 0
+        self.worker: FleetWorker | None = None
+        self.ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.cancelled_at: float | None = None
+
+    def fail(self, error: Exception) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(error)
+            self.ended.exception()  # it counts as seen: a cancelled call never asks
+
+
+class FleetWorker:
+    """One worker of a tool, as the engine sees it.
+
+    Args:
+        line: What it works for.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self.number = 0
+        self.calls: dict[int, FleetCall] = {}
+        self.ready: Ready | None = None
+        self.capacity = 1
+        self.idle_since = 0.0
+        self._wants_context = False
+        self._outbox: list[bytes] = []
+        self._new_calls = 0
+
+    def __repr__(self) -> str:
+        where = "starting" if self.ready is None else f"on {self.ready.node}, pid={self.ready.pid}"
+        return f"FleetWorker({where}, calls={len(self.calls)})"
+
+    @property
+    def room(self) -> int:
+        """How many calls it can take now."""
+        if self.ready is None or self._is_stubborn():
+            return 0
+        return self.capacity - len(self.calls)
+
+    def _is_stubborn(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return any(
+            each.cancelled_at is not None and now > each.cancelled_at + _SECONDS_TO_END
+            for each in self.calls.values()
+        )
+
+    # What the connection says.
+
+    def note_ready(self, said: bytes) -> None:
+        """Take calls from now on, or say why not."""
+        ready = msgspec.json.decode(said, type=Ready)
+        if (error := self._line.find_obstacle(ready)) is not None:
+            self._line.connection.end_worker(self.number)
+            self._line.remove(self, error)
+            return
+        described = ready.answer.value if ready.answer is not None else {}
+        signature = signature_of(described)
+        self._wants_context = signature is not None and wants_context(signature)
+        fleet = self._line.fleet
+        self.capacity = SHARED_CALLS if described["is_async"] else max(1, fleet.batch_size)
+        self.capacity = max(self.capacity, fleet.batch_size)
+        self.ready = ready
+        self._line.failed_starts = 0
+        self.idle_since = asyncio.get_running_loop().time()
+        self._line.dispatch()
+
+    def take(self, answer: Answer | None) -> None:
+        """Pass on a report, or end a call with its answer."""
+        call = None if answer is None else self.calls.get(answer.id)
+        if answer is None or call is None:
+            return
+        if answer.report is not None:
+            if call.cancelled_at is None:
+                pass_on_report(call.context, answer.report)
+            return
+        del self.calls[answer.id]
+        if answer.error is not None:
+            call.fail(self._line.word_fault(answer.error, self))
+        elif not call.ended.done():
+            call.ended.set_result(answer.value)
+        self._line.note_free(self)
+
+    def lose(self, words: str, *, is_final: bool = False) -> None:
+        """End all its calls: whether they ran to their end is unknown."""
+        calls, self.calls = self.calls, {}
+        place = self._line.entry.place
+        where = "" if self.ready is None else f" on {self.ready.node}"
+        for call in calls.values():
+            call.fail(WorkerLostError(f"the worker of {place}{where} was lost: {words}"))
+        if self.ready is not None:
+            self._line.remove(self, None)
+            return
+        # Its node has gone, perhaps. Nothing of a call has run there.
+        self._line.failed_starts += 1
+        error = ToolExecutionError(f"no worker of {place} can be started: {words}")
+        is_last = is_final or self._line.failed_starts >= _MOST_STARTS
+        self._line.remove(self, error if is_last else None)
+
+    # What the line wants.
+
+    def begin(self, call: FleetCall) -> None:
+        """Send a call, together with others of this moment."""
+        loop = asyncio.get_running_loop()
+        call.number, call.worker = self._line.next_number(), self
+        deadline = call.context.deadline
+        request = {
+            "id": call.number,
+            "definition": self._line.definition,
+            "params": call.params,
+            "context": call.context.to_wire() if self._wants_context else None,
+            "seconds": None if deadline is None else deadline - loop.time(),
+            "trace": call.trace,
+        }
+        try:
+            data = msgspec.json.encode(request)
+        except (TypeError, ValueError, RecursionError) as error:
+            call.fail(ToolExecutionError(f"the arguments cannot be sent as JSON: {error}"))
+            return
+        if len(data) > guest.MAX_MESSAGE:
+            words = f"the arguments have {len(data)} bytes; the most is {guest.MAX_MESSAGE}"
+            call.fail(ToolExecutionError(words))
+            return
+        self.calls[call.number] = call
+        self._new_calls += 1
+        self._put_item(data)
+
+    def cancel(self, call: FleetCall) -> None:
+        """Have a call end that has begun; `ended` says when it has."""
+        call.cancelled_at = asyncio.get_running_loop().time()
+        self._put_item(msgspec.json.encode({"cancel": call.number}))
+
+    def _put_item(self, item: bytes) -> None:
+        if not self._outbox:
+            asyncio.get_running_loop().call_soon(self._send_outbox)
+        self._outbox.append(item)
+
+    def _send_outbox(self) -> None:
+        items, self._outbox = self._outbox, []
+        calls, self._new_calls = self._new_calls, 0
+        self._line.connection.send(self.number, items, calls)
+
+
+class Line:
+    """The workers of one definition of a tool, and the calls that wait for one.
+
+    Args:
+        entry: What they run.
+        definition: The hash of the definition.
+        connection: Starts them.
+        settings: `host.Settings`.
+        hunger: Is called when it wants another worker, and none has come for a while.
+    """
+
+    def __init__(
+        self,
+        entry: PythonEntry,
+        definition: str,
+        connection: FleetConnection,
+        settings: Any,
+        hunger: Callable[[Line], object],
+    ) -> None:
+        assert entry.fleet is not None  # noqa: S101 - it is read together with the isolation
+        self.entry = entry
+        self.fleet = entry.fleet
+        self.definition = definition
+        self.connection = connection
+        self.waiting: deque[FleetCall] = deque()
+        self.workers: dict[int, FleetWorker] = {}
+        self.gives_up_one = False
+        """Whether the next worker that is free ends, so that another tool gets its place."""
+        self._settings = settings
+        self._hunger = hunger
+        self._numbers = 0
+        self._hungry: asyncio.TimerHandle | None = None
+        self._batch: asyncio.TimerHandle | None = None
+        self._tidying: asyncio.TimerHandle | None = None
+        self.failed_starts = 0
+        """How many workers in a row could not be started."""
+        self._is_closed = self._is_retired = False
+
+    def __repr__(self) -> str:
+        workers = [*self.workers.values()]
+        return f"Line({self.entry.place}, waiting={len(self.waiting)}, workers={workers})"
+
+    @property
+    def starting(self) -> int:
+        """How many workers have not begun to take calls."""
+        return sum(each.ready is None for each in self.workers.values())
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def enter(self, call: FleetCall) -> None:
+        """Let a call wait for a worker, and begin as soon as there is one."""
+        self.waiting.append(call)
+        if not self.workers and (lack := find_lack(self.fleet.resources, self.connection.nodes)):
+            self.fail_waiting(ToolExecutionError(lack, is_final=True))
+            return
+        size = self.fleet.batch_size
+        if size and len(self.waiting) < size:
+            if self._batch is None:
+                wait = self.fleet.batch_wait
+                self._batch = asyncio.get_running_loop().call_later(wait, self._end_batch)
+            self._start_workers()
+            return
+        self.dispatch()
+
+    def withdraw(self, call: FleetCall) -> None:
+        """End a call, by all means that there are; `ended` says when it has."""
+        if call.worker is not None:
+            call.worker.cancel(call)
+            return
+        if call in self.waiting:
+            self.waiting.remove(call)
+        call.fail(ToolExecutionError("the call ended before it had begun"))
+
+    def dispatch(self) -> None:
+        """Give calls to workers as far as there is room, and start more if needed."""
+        is_collecting = self._batch is not None and len(self.waiting) < self.fleet.batch_size
+        if self._is_closed or is_collecting:
+            return
+        while self.waiting:
+            worker = max(self.workers.values(), key=_room_of, default=None)
+            if worker is None or (room := worker.room) <= 0:
+                break
+            for _ in range(min(max(1, self.fleet.batch_size), room, len(self.waiting))):
+                worker.begin(self.waiting.popleft())
+        if self.waiting:
+            self._start_workers()
+
+    def note_free(self, worker: FleetWorker) -> None:
+        """Give a worker that has room the next call, or let it be idle."""
+        if not worker.calls and self.gives_up_one and len(self.workers) > 1:
+            self.gives_up_one = False
+            self.end_worker(worker)
+        elif self.waiting:
+            self.dispatch()
+        elif self._is_retired and not worker.calls:
+            self.end_worker(worker)
+        if not worker.calls:
+            worker.idle_since = asyncio.get_running_loop().time()
+            if self._tidying is None:
+                self._tidy_later(self.fleet.idle_time)
+
+    def end_worker(self, worker: FleetWorker) -> None:
+        """End a worker that has no calls."""
+        self.workers.pop(worker.number, None)
+        self.connection.end_worker(worker.number)
+
+    def remove(self, worker: FleetWorker, error: Exception | None) -> None:
+        """Forget a worker that has ended; with an error, the calls that wait end with it."""
+        self.workers.pop(worker.number, None)
+        if error is not None and not any(each.ready for each in self.workers.values()):
+            self.failed_starts = 0
+            self.fail_waiting(error)
+        elif not self._is_closed:
+            self.dispatch()
+
+    def retire(self) -> None:
+        """End the workers once the calls that are here have ended: another line takes new ones."""
+        self._is_retired = True
+        if not self.waiting:
+            for worker in [each for each in self.workers.values() if not each.calls]:
+                self.end_worker(worker)
+
+    def end_idle(self) -> bool:
+        """End the worker that is idle for longest, unless it is to stay; False: none is."""
+        idle = [each for each in self.workers.values() if each.ready is not None and not each.calls]
+        if not idle or self.waiting or len(self.workers) <= self.fleet.min_workers:
+            return False
+        self.end_worker(min(idle, key=lambda each: each.idle_since))
+        return True
+
+    def fail_waiting(self, error: Exception) -> None:
+        waiting, self.waiting = self.waiting, deque()
+        for call in waiting:
+            call.fail(error)
+
+    def close(self) -> None:
+        """Begin with no more calls, and start no more workers."""
+        self._is_closed = True
+        for timer in (self._hungry, self._batch, self._tidying):
+            if timer is not None:
+                timer.cancel()
+
+    def fail_all(self, words: str) -> None:
+        """End all calls: their workers have ended."""
+        self.fail_waiting(ToolExecutionError(words))
+        for worker in [*self.workers.values()]:
+            worker.lose(words)
+
+    def find_obstacle(self, ready: Ready) -> Exception | None:
+        """Return why a worker that has started cannot be used."""
+        wanted = self._settings
+        if ready.answer is None:
+            return DefinitionMismatchError(
+                f"the node {ready.node} has tool-engine {ready.version} and Python {ready.python}, "
+                f"and this engine has tool-engine {wanted['version']} and Python "
+                f"{wanted['python']}; install the same on all nodes",
+                is_final=True,
+            )
+        fault = ready.answer.error
+        if fault is None:
+            return None
+        if fault.type == _OTHER_CODE:
+            return DefinitionMismatchError(
+                f"the code of {self.entry.module} on the node {ready.node} is not this engine's: "
+                "deploy the same version there, or ship it with entry.config.runtime",
+                is_final=True,
+            )
+        return ToolExecutionError(f"{word_import_fault(fault, self.entry)} (on {ready.node})")
+
+    def word_fault(self, fault: Fault, worker: FleetWorker) -> Exception:
+        """Return what a call ends with."""
+        if fault.kind == "lost":
+            where = "" if worker.ready is None else f" (on {worker.ready.node})"
+            return WorkerLostError(f"{fault.message}{where}")
+        if fault.kind == "mismatch":
+            return DefinitionMismatchError(fault.message, is_final=True)
+        return make_exception(fault, self.entry)
+
+    def _end_batch(self) -> None:
+        self._batch = None
+        self.dispatch()
+
+    def _start_workers(self) -> None:
+        """Start as many workers as the calls that wait can use."""
+        known = [each for each in self.workers.values() if each.ready is not None]
+        capacity = max((each.capacity for each in known), default=0)
+        # Before the first one it is not known how many calls one takes.
+        useful = -(-len(self.waiting) // capacity) if capacity else 1
+        wanted = max(useful - self.starting, self.fleet.min_workers - len(self.workers))
+        options = self._make_options()
+        for _ in range(min(wanted, self.fleet.max_workers - len(self.workers))):
+            worker = FleetWorker(self)
+            worker.number = self.connection.start_worker(worker, options, self._settings)
+            self.workers[worker.number] = worker
+        if self.starting and self._hungry is None:
+            self._hungry = asyncio.get_running_loop().call_later(1.0, self._say_hungry)
+
+    def _make_options(self) -> dict[str, Any]:
+        fleet = self.fleet
+        options: dict[str, Any] = {"num_cpus": fleet.cpus, "num_gpus": fleet.gpus}
+        if fleet.memory:
+            options["memory"] = fleet.memory
+        if fleet.others:
+            options["resources"] = fleet.others
+        if fleet.runtime:
+            options["runtime_env"] = fleet.runtime
+        return options
+
+    def _say_hungry(self) -> None:
+        self._hungry = None
+        if self.starting and self.waiting:
+            self._hunger(self)
+            self._hungry = asyncio.get_running_loop().call_later(1.0, self._say_hungry)
+
+    def _tidy_later(self, seconds: float) -> None:
+        self._tidying = asyncio.get_running_loop().call_later(seconds, self._tidy_up)
+
+    def _tidy_up(self) -> None:
+        """End workers that were idle for their time."""
+        self._tidying = None
+        now, wait = asyncio.get_running_loop().time(), self.fleet.idle_time
+        idle = [each for each in self.workers.values() if each.ready is not None and not each.calls]
+        for worker in idle:
+            if worker.idle_since + wait <= now and len(self.workers) > self.fleet.min_workers:
+                self.end_worker(worker)
+        left = [each.idle_since for each in idle if each.number in self.workers]
+        if left and len(self.workers) > self.fleet.min_workers:
+            self._tidy_later(max(0.1, min(left) + wait - now))
+
+
+def _room_of(worker: FleetWorker) -> int:
+    return worker.room

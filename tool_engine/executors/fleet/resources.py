@@ -1,0 +1,31 @@
+"""Can a node of the fleet ever hold a worker of a tool?"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+_GIB: Final = 2**30
+
+
+def find_lack(wanted: dict[str, float], nodes: list[dict[str, Any]]) -> str | None:
+    """Say why no node can ever hold a worker with these resources; None: one can."""
+    if any(_has_enough(node["resources"], wanted) for node in nodes):
+        return None
+    best = {name: max((n["resources"].get(name, 0) for n in nodes), default=0) for name in wanted}
+    asked = ", ".join(_word_amount(name, amount) for name, amount in wanted.items())
+    there = ", ".join(_word_amount(name, amount) for name, amount in best.items())
+    return (
+        f"no node of the fleet can ever hold {asked}: the most on one of its {len(nodes)} nodes "
+        f"is {there}; ask for less in entry.config.resources, or add a node"
+    )
+
+
+def _has_enough(has: dict[str, float], wanted: dict[str, float]) -> bool:
+    return all(has.get(name, 0) >= amount for name, amount in wanted.items())
+
+
+def _word_amount(name: str, amount: float) -> str:
+    if name == "memory":
+        return f"{amount / _GIB:.2f} GiB of memory"
+    plain = {"CPU": "CPUs", "GPU": "GPUs"}.get(name, name)
+    return f"{amount:g} {plain}"

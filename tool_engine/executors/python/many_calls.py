@@ -1,0 +1,173 @@
+"""How does a worker process run the calls of a fleet, and end one of them without ending others?
+
+An async handler runs many at once, in one event loop. Any other handler runs one after the other,
+in the main thread, where a signal can interrupt it.
+
+This file imports nothing of the engine: a worker process loads it by its path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import importlib
+import inspect
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+_CHUNK = 1 << 16
+
+
+def serve_calls(guest: Any, function: Callable[..., Any], requests: int, answers: int) -> None:
+    """Answer requests until there are no more.
+
+    Args:
+        guest: The module `guest`.
+        function: The handler.
+        requests: The file that requests come from.
+        answers: The file that answers go to.
+    """
+    call = inspect.unwrap(function)
+    if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__):
+        asyncio.run(_Together(guest, function, answers).serve(requests))
+    else:
+        _serve_in_turn(guest, function, requests, answers)
+
+
+def _serve_in_turn(guest: Any, function: Callable[..., Any], requests: int, answers: int) -> None:
+    is_running = False
+
+    def interrupt(*_: object) -> None:
+        if is_running:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+
+    def call(**arguments: Any) -> Any:
+        nonlocal is_running
+        try:
+            is_running = True
+            value = function(**arguments)
+            if inspect.isawaitable(value):
+                value = runner.run(guest.wait_for(value), context=contextvars.copy_context())
+        finally:
+            is_running = False
+        return value
+
+    with asyncio.Runner() as runner:
+        while (request := guest.read_message(requests)) is not None:
+            if "cancel" in request:
+                continue  # it has ended
+            answer = guest.answer_request(call, lambda: runner, request, None, answers)
+            is_running = False  # an interrupt may have come just before
+            guest.write_message(answers, answer)
+
+
+class _Together:
+    """The calls of an async handler, all in one event loop.
+
+    Args:
+        guest: The module `guest`.
+        function: The handler.
+        answers: The file that answers go to.
+    """
+
+    def __init__(self, guest: Any, function: Callable[..., Any], answers: int) -> None:
+        self._guest = guest
+        self._function = function
+        self._answers = answers
+        # Reports come from threads of their own.
+        self._lock = threading.Lock()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._ready: list[bytes] = []
+        self._received = bytearray()
+        self._ended = asyncio.Event()
+
+    async def serve(self, requests: int) -> None:
+        os.set_blocking(requests, False)
+        asyncio.get_running_loop().add_reader(requests, self._receive_bytes, requests)
+        await self._ended.wait()
+        os._exit(0)
+
+    def _receive_bytes(self, requests: int) -> None:
+        try:
+            piece = os.read(requests, _CHUNK)
+        except BlockingIOError:
+            return
+        if not piece:
+            self._ended.set()
+            return
+        self._received += piece
+        while len(self._received) >= 4:
+            size = int.from_bytes(self._received[:4], "big") + 4
+            if len(self._received) < size:
+                return
+            request = json.loads(self._received[4:size])
+            del self._received[:size]
+            self._take_request(request)
+
+    def _take_request(self, request: Any) -> None:
+        if "cancel" in request:
+            if (task := self._tasks.get(request["cancel"])) is not None:
+                task.cancel()
+            return
+        number = request["id"]
+        task = self._tasks[number] = asyncio.create_task(self._run_call(number, request))
+        task.add_done_callback(partial(self._note_end, number))
+
+    def _note_end(self, number: int, task: asyncio.Task[None]) -> None:
+        del self._tasks[number]
+        if task.cancelled():
+            # Before its first step, so that nothing of it has run.
+            self._add_answer(self._guest.encode_fault(number, asyncio.CancelledError()))
+
+    async def _run_call(self, number: int, request: Any) -> None:
+        reports = None
+        try:
+            arguments, reports = self._guest.read_request(request, self._write_messages)
+            with _hold_trace(request.get("trace", {})):
+                answer = self._guest.encode_result(number, await self._function(**arguments))
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything
+            answer = self._guest.encode_fault(number, error)
+        if reports is not None:
+            reports.end()
+        self._add_answer(answer)
+
+    def _add_answer(self, answer: bytes) -> None:
+        if not self._ready:
+            asyncio.get_running_loop().call_soon(self._write_ready)
+        self._ready.append(answer)
+
+    def _write_ready(self) -> None:
+        ready, self._ready = self._ready, []
+        self._guest.flush_words()
+        self._write_messages(*ready)
+
+    def _write_messages(self, *messages: bytes) -> None:
+        data = b"".join(len(each).to_bytes(4, "big") + each for each in messages)
+        left = memoryview(data)
+        with self._lock:
+            while left:
+                left = left[os.write(self._answers, left) :]
+
+
+@contextlib.contextmanager
+def _hold_trace(headers: Mapping[str, str]) -> Any:
+    """Give one of many calls its trace; the environment is that of all of them."""
+    context: Any = sys.modules.get("opentelemetry.context") if headers else None
+    if context is None:
+        yield
+        return
+    form = importlib.import_module("opentelemetry.trace.propagation.tracecontext")
+    token = context.attach(form.TraceContextTextMapPropagator().extract(headers))
+    try:
+        yield
+    finally:
+        context.detach(token)
