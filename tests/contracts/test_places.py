@@ -238,9 +238,14 @@ async def test_nothing_is_left_of_what_it_started(stand: Stand) -> None:
     """Promise 4: a program with a session of its own is gone when the slot goes back."""
     if stand.place == "here":
         pytest.skip("what a function in this process starts is the program's own")
-    assert (await stand.call("fork", seconds=1.0)).error_type == "timeout"
+    call = asyncio.create_task(stand.call("fork"))
+    noted = stand.file.with_suffix(".child")
+    while not noted.exists() or not noted.read_text():  # noqa: ASYNC110 - a file rings no bell
+        await asyncio.sleep(0.005)
+    call.cancel()
+    await asyncio.wait([call])
     await stand.check_slot()
-    child = int(stand.file.with_suffix(".child").read_text())
+    child = int(noted.read_text())
     with suppress(FileNotFoundError):
         words = await asyncio.to_thread(Path(f"/proc/{child}/stat").read_text)
         assert words.rpartition(")")[2].split()[0] == "Z"
