@@ -19,6 +19,7 @@ from typing import Any
 import aiohttp
 import pytest
 from mcp import Client
+from mcp.client.stdio import StdioServerParameters
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tests import warm
@@ -510,6 +511,26 @@ def test_wrong_options_are_said(tools: Path, words: list[str], said: str) -> Non
     ran = warm.run(words_of(tools, "mcp", "serve", *words))
     assert ran.returncode == 2
     assert said in ran.stderr
+
+
+def test_what_is_installed_starts_elsewhere_as_here(tools: Path, tmp_path: Path) -> None:
+    """A database in a file, and whatever else was said, are the same in a client's folder."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    said = ["--no-recursive", "--records", "sqlite:///calls.db", "--cluster", "none"]
+    words = ["-m", "tool_engine.cli", "-C", str(tmp_path), "--tools", "tools", *said]
+    ran = warm.run([*words, "mcp", "install", "--tool", "shout"])
+    entry = json.loads(ran.stdout)["mcpServers"]["tool-engine"]
+    assert {*said} <= {*entry["args"]}
+
+    async def use() -> str:
+        command = StdioServerParameters(**entry, cwd=elsewhere)
+        async with asyncio.timeout(DEADLINE), Client(command) as client:
+            return text_of(await client.call_tool("shout", {"message": "hi!"}))
+
+    assert "hi!" in asyncio.run(use())
+    assert (tmp_path / "calls.db").exists()
+    assert [*elsewhere.iterdir()] == []
 
 
 async def test_a_program_serves_a_short_list(tools: Path) -> None:

@@ -306,22 +306,24 @@ def find_entry(settings: Settings, options: ServeOptions) -> dict[str, Any]:
 
 
 def _list_words(settings: Settings, options: ServeOptions) -> list[str]:
+    # The client starts it in another folder, where the project's settings are not found, nor files
+    # that a URL names, nor modules.
+    needs_folder = any((settings.file, settings.records, settings.sources, options.app))
+    is_of_folder = options.app is None and not settings.is_without_folder
+    paths = {
+        "--directory": "." if needs_folder else None,
+        "--tools": settings.folder() if is_of_folder else None,
+        "--path": settings.path,
+        "--mcp-config": settings.mcp_config,
+    }
     words: list[str] = []
-    if settings.file is not None:
-        # The client starts it in another folder, where the project's settings are not found.
-        words += ["--directory", str(Path.cwd())]
-    if options.app is None and not settings.is_without_folder:
-        words += ["--tools", str(Path(settings.folder()).absolute())]
-    if settings.is_recursive:
-        words.append("--recursive")
-    for source in settings.sources:
-        words += ["--source", source]
-    if settings.records is not None:
-        words += ["--records", settings.records]
-    if settings.path is not None:
-        words += ["--path", str(Path(settings.path).absolute())]
-    if settings.mcp_config is not None:
-        words += ["--mcp-config", str(Path(settings.mcp_config).absolute())]
+    for option, path in paths.items():
+        words += [] if path is None else [option, str(Path(path).absolute())]
+    flags = {"--recursive": settings.is_recursive, "--no-recursive": settings.is_flat}
+    words += [option for option, is_said in flags.items() if is_said]
+    urls = {"--records": settings.records, "--cluster": settings.cluster}
+    for option, url in (*(("--source", each) for each in settings.sources), *urls.items()):
+        words += [] if url is None else [option, url]
     words += ["mcp", "serve"]
     for option, values in _list_options(options):
         for value in values:
