@@ -43,6 +43,7 @@ from tests.benchmarks.searching import searching
 from tests.benchmarks.serving import serving
 from tests.benchmarks.sessions import sessions
 from tests.benchmarks.sources import sources
+from tests.benchmarks.starting import starting
 from tests.benchmarks.studio import studio
 from tests.benchmarks.tasks import tasks
 from tests.benchmarks.waiting import waiting
@@ -159,6 +160,7 @@ async def main() -> bool:
         kept &= await asyncio.to_thread(studio)
         kept &= await listening()
         kept &= await clients(str(directory / "clients"))
+        kept &= await starting(str(directory / "starting"))
 
         kept &= await loading(directory / "many")
         imports = import_times()

@@ -262,3 +262,18 @@ async def test_each_list_is_told_of(
                 change(server, grouped)
                 await is_heard.wait()
     assert {*heard} == kinds
+
+
+async def test_a_stream_hears_of_so_many_resources(engine: ToolEngine) -> None:
+    """More are refused; they would be kept for as long as it is open."""
+    wanted = [f"docs://{number}" for number in range(1_001)]
+    async with (
+        asyncio.timeout(DEADLINE),
+        serving(engine) as url,
+        Client(url, mode="2026-07-28") as client,
+    ):
+        async with client.listen(resource_subscriptions=wanted[:1_000]):
+            pass
+        with pytest.raises(MCPError, match="may be 1,000 at most: listen twice"):
+            async with client.listen(resource_subscriptions=wanted):
+                pass

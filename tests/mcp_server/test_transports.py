@@ -338,6 +338,33 @@ async def test_tokens_say_who_calls(engine: ToolEngine, tmp_path: Path) -> None:
     assert record.caller_id == "bob"
 
 
+async def test_a_session_is_of_one_principal(engine: ToolEngine, tmp_path: Path) -> None:
+    """To another one it is as if there were none, whatever is done with it."""
+    file = write_tokens(tmp_path / "tokens.yaml", ann="secret-a", bob="secret-b")
+    sent = {key: HEADERS[key] for key in ("Content-Type", "Accept")}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}}
+    params["clientInfo"] = {"name": "test", "version": "1"}
+    first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    statuses: dict[str, list[int]] = {}
+    async with serving(engine, token_file=file) as url, aiohttp.ClientSession() as session:
+        ann = {**sent, "Authorization": "Bearer secret-a"}
+        async with session.post(url, json=first, headers=ann) as response:
+            ann["Mcp-Session-Id"] = response.headers["Mcp-Session-Id"]
+        bob = {**ann, "Authorization": "Bearer secret-b"}
+        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        given_up = {**ready, "method": "notifications/cancelled", "params": {"requestId": 2}}
+        for name, headers in (("ann", ann), ("bob", bob)):
+            for body in (ready, asked, given_up):
+                async with session.post(url, json=body, headers=headers) as response:
+                    statuses.setdefault(name, []).append(response.status)
+        for method in ("GET", "DELETE"):
+            async with session.request(method, url, headers=bob) as response:
+                statuses["bob"].append(response.status)
+
+    assert statuses == {"ann": [202, 200, 202], "bob": [404] * 5}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -5,13 +5,14 @@ import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.executors.mcp.conftest import serve_http, until
+from tests.mcp_servers.deaf import deaf_socket
 from tests.mcp_servers.programs import PROGRAM, entry, program
 from tool_engine import ToolEngine, ToolEngineConfig
 
@@ -33,32 +34,6 @@ def live() -> Iterator[str]:
     """The address of a server that answers."""
     with serve_http() as url:
         yield url
-
-
-@contextmanager
-def deaf_socket() -> Iterator[socket.socket]:
-    """A socket that listens, and whose queue of connections is full."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(0)
-        waiting: list[socket.socket] = []
-        try:
-            while not waiting or is_connected(waiting[-1]):
-                waiting.append(socket.socket())
-                waiting[-1].setblocking(False)
-                waiting[-1].connect_ex(listening.getsockname())
-            yield listening
-        finally:
-            for each in waiting:
-                each.close()
-
-
-def is_connected(each: socket.socket) -> bool:
-    """Whether the other end took it; on the loopback that is known at once."""
-    with suppress(OSError):
-        each.getpeername()
-        return True
-    return False
 
 
 @asynccontextmanager

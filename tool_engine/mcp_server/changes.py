@@ -17,6 +17,7 @@ from mcp.server.subscriptions import (
     ResourceUpdated,
     ToolsListChanged,
 )
+from mcp.shared.exceptions import MCPError
 
 from tool_engine.interfaces.source import Source
 from tool_engine.logger import get_logger
@@ -38,7 +39,7 @@ _LONGEST_SEND: Final = 5.0
 """Seconds that one client may take for a notice; then it is left to its timeout."""
 
 _MOST_WATCHED: Final = 1_000
-"""The most resources that one client hears of."""
+"""The most resources that one connection or stream hears of."""
 
 _log: Final = get_logger(__name__)
 
@@ -82,7 +83,7 @@ class Changes:
         self._last: list[Any] = []
         """The lists as clients have heard of them last."""
         self._bus = InMemorySubscriptionBus()
-        self.listen = ListenHandler(self._bus, max_subscriptions=10_000, max_buffered_events=16)
+        self._listen = ListenHandler(self._bus, max_subscriptions=10_000, max_buffered_events=16)
         self._connected: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         """The connections of older clients, with what sends on each."""
         self._watched: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
@@ -96,6 +97,18 @@ class Changes:
         self._last = [each.read_for_all() for each in self._lists]
         subscription: Callable[[], object] = subscribe(self._note_change, _KINDS)
         return subscription
+
+    async def serve_listener(self, ctx: Any, params: types.SubscriptionsListenRequestParams) -> Any:
+        """Serve the stream of a client of 2026-07-28, until it leaves.
+
+        Raises:
+            MCPError: It wants to hear of too many resources.
+        """
+        watched = params.notifications.resource_subscriptions or ()
+        if len(watched) > _MOST_WATCHED:
+            message = f"resourceSubscriptions may be {_MOST_WATCHED:,} at most: listen twice"
+            raise MCPError(types.INVALID_PARAMS, message)
+        return await self._listen(ctx, params)
 
     def remember_connection(self, session: Any) -> None:
         """Remember the connection of an older client, as long as it lives."""
@@ -129,7 +142,7 @@ class Changes:
     async def close(self) -> None:
         """End all streams of listeners."""
         self._loop = None
-        self.listen.close()
+        self._listen.close()
         telling, self._telling = self._telling, None
         if telling is not None:
             telling.cancel()

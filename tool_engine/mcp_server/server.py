@@ -467,7 +467,7 @@ class MCPServer:
     async def _serve_listener(
         self, ctx: Any, params: types.SubscriptionsListenRequestParams
     ) -> Any:
-        tasks, listen = self._calls.tasks, self._changes.listen
+        tasks, listen = self._calls.tasks, self._changes.serve_listener
         if tasks is None or not read_task_ids(params):
             return await listen(ctx, params)
         return await listen_with_tasks(tasks, listen, ctx, params)

@@ -34,7 +34,7 @@ _LEEWAY: Final = 5.0
 """Seconds that a reading may take beyond the time to connect."""
 _ADDRESS_PATIENCE: Final = 3.0
 """Seconds that a server at an address is waited for when all others have answered."""
-_DIALLING_PATIENCE: Final = 0.2
+_DIALLING_PATIENCE: Final = 0.15
 """Seconds that one is waited for beyond all others whose address takes no connection."""
 _QUICK: Final = 1.0
 """Seconds between two looks at the configuration's file where changes are watched for."""

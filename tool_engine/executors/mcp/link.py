@@ -30,6 +30,8 @@ class Link:
         self.is_lost = False
         self.faults: dict[str, str] = {}
         """What is wrong with single tools of the list, by name."""
+        self.listed: list[str] = []
+        """The names of the last page of the list, as far as they are tools."""
         self.stdio: StdioTransport | None = None
 
     def end(self) -> None:
@@ -159,4 +161,5 @@ class _WatchedReads:
                 self._link.faults[str(name)] = f"it is no tool: {describe_invalid(error)}"
             else:
                 kept.append(each)
+        self._link.listed = [each["name"] for each in kept]
         return kept

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
@@ -74,9 +75,18 @@ _STEP: Final = 65_536
 SHORTEST_TTL: Final = 300.0
 """The fewest seconds between two readings of a list that may change unheard."""
 _LONGEST_TTL: Final = 86_400.0
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 30.0
+"""Seconds until it listens again, where each time what it listens to has ended soon."""
 _ONLY_TASK: Final = (
     "its server runs it only as a task of MCP, which is not supported; name the others in `expose`"
 )
+_BAD_HEADER: Final = (
+    "its x-mcp-header is not as the protocol has it, so no client may call it; have the server "
+    "correct it"
+)
+_WHOLE: Final = (None, "complete")
+"""The kinds of a result after which nothing more comes."""
 # In the SDK's words:
 _SESSION_OVER: Final = "Session terminated"
 _CLOSED: Final = "Connection closed"
@@ -147,6 +157,7 @@ class Peer:
                 if isinstance(fault, RefusedError):
                     raise BadServerError(f"it refused its list of tools: {fault}") from None
                 raise fault from None
+            self._note_dropped({tool.name for tool in page.tools})
             for number, tool in enumerate(page.tools):
                 if number % TOOLS_AT_ONCE == 0:
                     await asyncio.sleep(0)
@@ -199,13 +210,18 @@ class Peer:
                     await self.list_tools()
                     continue
                 raise self._read_error(error) from None
-            if result.get("resultType") != "input_required":
+            kind = result.get("resultType")
+            if kind != "input_required":
+                if kind not in _WHOLE and self.is_modern:
+                    raise BadServerError(
+                        f"its answer is of a kind that it was not asked for: {kind!r:.40}"
+                    )
                 if not _holds_right_numbers(result):
                     for _ in _check_numbers(result):
                         await asyncio.sleep(0)
                 return result
             rounds, is_listed_again = rounds + 1, False
-            asked = InputRequiredResult.model_validate(result, by_name=False)
+            asked = _read_questions(result)
             request = CallToolRequest(
                 params=CallToolRequestParams(
                     name=name,
@@ -222,24 +238,33 @@ class Peer:
             # Older ones say so unasked, see `open_peer`.
             self.listening.set()
             return
-        pause = 0.1
+        pause = _FIRST_PAUSE
         while not self.link.is_lost:
+            begun = time.monotonic()
             with suppress(MCPError, SubscriptionLost, TimeoutError):
                 async with self._client.listen(tools_list_changed=True) as changes:
-                    pause = 0.1
                     if self.listening.is_set():
                         on_change()  # what changed while it did not listen
                     self.listening.set()
                     async for _ in changes:
                         on_change()
             self.listening.set()
+            if time.monotonic() - begun > _LONGEST_PAUSE:
+                # Some end each stream after a while.
+                pause = _FIRST_PAUSE
             await asyncio.sleep(pause)
-            pause = min(2 * pause, 30.0)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     @property
     def _tells_of_changes(self) -> bool:
         tools = self._client.server_capabilities.tools
         return tools is not None and bool(tools.list_changed)
+
+    def _note_dropped(self, kept: set[str]) -> None:
+        """Note the tools of a page that the SDK leaves out, as the protocol wants it."""
+        for name in self.link.listed:
+            if name not in kept:
+                self.faults[name] = _BAD_HEADER
 
     def _note_ttl(self, milliseconds: int | None) -> None:
         if not self._tells_of_changes:
@@ -349,6 +374,14 @@ async def open_peer(
         except Exception as error:  # noqa: BLE001 - what a server brings about is its own fault
             raise BadServerError(link.fault or _describe_error(error)) from None
         yield Peer(client, link)
+
+
+def _read_questions(result: dict[str, Any]) -> InputRequiredResult:
+    """Return what a server asks; raise `BadServerError` where it is no question."""
+    try:
+        return InputRequiredResult.model_validate(result, by_name=False)
+    except ValidationError as error:
+        raise BadServerError(f"its answer is no result: {describe_invalid(error)}") from None
 
 
 def _holds_right_numbers(result: dict[str, Any]) -> bool:
