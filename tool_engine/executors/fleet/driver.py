@@ -259,7 +259,7 @@ def _list_nodes() -> list[dict[str, Any]]:
                 if not name.startswith(("node:", "object_store"))
             },
         }
-        for each in ray.nodes()  # type: ignore[no-untyped-call]
+        for each in ray.nodes()
         if each["Alive"]
     ]
 
