@@ -248,7 +248,7 @@ async def test_what_can_be_seen_of_a_cluster(make: Make, service: Service, url: 
         assert (bucket["limit"], bucket["leased"]) == (2, leased)
         assert engine.controller.get_bucket_metrics()["ai"]["utilization"] == leased / 2
     found = await first.cluster.snapshot()
-    assert (found.revision, found.limits) == (1, {"bucket:ai": 2})
+    assert (found.revision, found.limits, found.used) == (1, {"bucket:ai": 2}, {"bucket:ai": 2})
     assert [(each.process, each.units, each.waiting) for each in found.processes] == [
         ("p0", {"bucket:ai": 2}, 1),
         ("p1", {}, 1),

@@ -128,6 +128,8 @@ async def test_a_breaker_opens_in_all_and_is_tried_once(make: Make, service: Ser
     for engine in engines[1:]:
         await until_state(engine, "open")
         assert (await engine.execute("fetch")).error_type == "circuit_open"
+    assert engines[0].cluster is not None
+    assert (await engines[0].cluster.snapshot()).breakers == {"ai": "open"}
     for is_broken in (True, False):
         for engine in engines:
             await until_state(engine, "half_open")
@@ -158,3 +160,102 @@ async def test_keys_are_of_known_fields(make: Make) -> None:
 
 def read_state(engine: ToolEngine) -> object:
     return engine.controller.snapshot().buckets["ai"]["breaker"]
+
+
+async def test_the_rate_of_a_tool(make: Make) -> None:
+    engines = [make(bucket_limits={}) for _ in range(2)]
+    starts: list[float] = []
+
+    async def start() -> int:
+        """Note when it starts."""
+        starts.append(time.monotonic())
+        return 1
+
+    for engine in engines:
+        concurrency = {"bucket": "ai", "scope": "cluster"}
+        engine.tool(name="start", rate="4/0.6s", concurrency=concurrency)(start)
+    await load(*engines)
+    async with asyncio.timeout(BOUND):
+        calls = [engines[i % 2].execute("start") for i in range(16)]
+        others = [engine.execute("work") for engine in engines]
+        results = asyncio.gather(*calls)
+        async with asyncio.timeout(0.5):
+            for other in others:  # the service's gate is shut: they run, beside those that wait
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(other, 0.1)
+        assert all(result.is_success for result in await results)
+    for early, late in zip(starts, starts[4:], strict=False):
+        assert late - early >= PERIOD, "five starts within a period"
+
+
+@pytest.mark.parametrize(("key", "same"), [("params.order", {"order": 7}), ("tool", {"order": 1})])
+async def test_the_key_of_a_tool(
+    make: Make, service: Service, key: str, same: dict[str, int]
+) -> None:
+    """One call with it in all processes, and another one beside it where it has another value."""
+    engines = [make(bucket_limits={}) for _ in range(2)]
+
+    async def change(order: int) -> int:
+        """Change an order."""
+        del order
+        return await service.work()
+
+    for engine in engines:
+        concurrency = {"bucket": "ai", "key": key, "scope": "cluster"}
+        engine.tool(name="change", concurrency=concurrency)(change)
+    await load(*engines)
+    calls = [asyncio.create_task(engines[i % 2].execute("change", same)) for i in range(6)]
+    await service.until(1)
+    await asyncio.sleep(0.2)
+    assert service.running == 1
+    if key != "tool":
+        calls.append(asyncio.create_task(engines[1].execute("change", {"order": 8})))
+        await service.until(2)
+    assert engines[0].cluster is not None
+    found = await engines[0].cluster.snapshot()
+    assert found.limits == {"key:tool change": 1}
+    assert found.used == {"key:tool change": 1 if key == "tool" else 2}
+    service.gate.set()
+    async with asyncio.timeout(BOUND):
+        results = await asyncio.gather(*calls)
+    assert [each.error_type for each in results] == [None] * len(calls)
+    assert service.most == (1 if key == "tool" else 2)
+
+
+async def test_the_breaker_of_a_tool(make: Make) -> None:
+    """It opens everywhere, also where the tool was not called before; other tools go on."""
+    engines = [make(bucket_limits={}) for _ in range(2)]
+    is_broken, tries = True, 0
+
+    async def fetch() -> int:
+        """Fail while the service is broken."""
+        nonlocal tries
+        tries += 1
+        await asyncio.sleep(0.05)
+        if is_broken:
+            raise ConnectionError("no service")
+        return 1
+
+    async def fine() -> int:
+        """Do nothing."""
+        return 1
+
+    for engine in engines:
+        concurrency = {"bucket": "ai", "breaker": BREAKER, "scope": "cluster"}
+        engine.tool(name="fetch", concurrency=concurrency)(fetch)
+        engine.tool(name="fine", concurrency={"bucket": "ai"})(fine)
+    await load(*engines)
+    for _ in range(2):
+        assert (await engines[0].execute("fetch")).error_type == "execution_error"
+    async with asyncio.timeout(BOUND):
+        while not engines[1].controller.member._holder.signs.breakers:  # type: ignore[attr-defined]  # noqa: ASYNC110 - another process says it
+            await asyncio.sleep(0.01)
+    assert tries == 2
+    assert (await engines[1].execute("fetch")).error_type == "circuit_open"
+    assert (await engines[1].execute("fine")).is_success
+    is_broken, tries = False, 0
+    await asyncio.sleep(BREAKER["reset_after"])
+    async with asyncio.timeout(BOUND):
+        results = await asyncio.gather(*(each.execute("fetch") for each in engines * 2))
+    assert tries == 1
+    assert sorted(str(each.error_type) for each in results) == ["None", *["circuit_open"] * 3]

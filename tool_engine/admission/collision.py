@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from tool_engine.admission.lines import Lane
@@ -14,7 +15,7 @@ def count_excess(request: AdmissionRequest, lane: Lane) -> int:
     """Return how many units too many its key would have, with the call and those that wait."""
     if request.collision is CollisionPolicy.QUEUE or request.tool_key is None:
         return 0
-    excess = lane.load(request) + request.weight - lane.keys[-1].most
+    excess = lane.load(request) + request.weight - (lane.keys[-1].limit or sys.maxsize)
     return excess + sum(each.weight for each in _find_waiting(lane))
 
 

@@ -46,7 +46,7 @@ class ToolCounts(Counts):
         owner: Of a tool that only one conversation has; see `AdmissionRequest.owner`.
     """
 
-    __slots__ = ("edition", "limits", "lines", "name", "owner")
+    __slots__ = ("edition", "is_shared", "limits", "lines", "name", "owner")
 
     def __init__(self, name: str, owner: int | None) -> None:
         super().__init__()
@@ -56,5 +56,7 @@ class ToolCounts(Counts):
         """The newest `AdmissionRequest.edition` that was seen; an older one changes nothing."""
         self.limits: tuple[ToolRate | None, BreakerPolicy | None, int | None] = (None, None, None)
         """Rate, breaker, and the limit of each of its keys."""
+        self.is_shared = False
+        """Whether rate and breaker hold for all processes of a cluster."""
         self.lines: list[Any] = []
         """Its `ToolLine` in each bucket that its definitions have named."""

@@ -36,11 +36,13 @@ class Key:
     """
 
     __slots__ = (
+        "__weakref__",
         "_heaps",
         "blocked",
         "credit",
         "first_blocked",
         "holders",
+        "is_of_cluster",
         "lanes",
         "limit",
         "most",
@@ -58,6 +60,8 @@ class Key:
         """The scope and the value."""
         self.resource: str | None = None
         """What its units are called among processes; None: it is this one's own."""
+        self.is_of_cluster = False
+        """Whether its tool's definition says that processes share it."""
         self.limit: int | None = None
         self.most = sys.maxsize
         """The limit as a number that can be compared; of one that processes share, the units that
@@ -83,7 +87,8 @@ class Key:
     def set_limit(self, limit: int | None) -> None:
         """None: no limit."""
         self.limit = limit
-        self.most = sys.maxsize if limit is None else limit
+        if self.resource is None:
+            self.most = sys.maxsize if limit is None else limit
 
     def lets(self, weight: int, order: Order = COMES_LAST) -> bool:
         """Whether a call has room, and overtakes none that waits for more; by default a new one.

@@ -18,6 +18,7 @@ from tool_engine.admission.load.overload import OverloadWatch
 from tool_engine.admission.request import AdmissionRequest, OwnKey
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.config import ConcurrencyConfig
+from tool_engine.model.settings.concurrency import CollisionPolicy
 
 _MOST_OWNED: Final = 1_000
 """Tools that single conversations have; those that have no call any more go first."""
@@ -108,6 +109,8 @@ class Layout:
         lane = self.lanes.get(lane_id)
         if lane is None:
             bucket = self.bucket(request.bucket)
+            if request.is_shared and self.leases is not None:
+                self.leases.need_lease(bucket)
             above: Line = bucket
             if request.rate is not None or request.breaker is not None:
                 above = self._tool_line(request, bucket)
@@ -144,7 +147,7 @@ class Layout:
         if request.edition <= tool.edition:
             return False
         tool.edition = request.edition
-        if tool.limits == request.limits:
+        if tool.limits == request.limits and tool.is_shared is request.is_shared:
             return False
         self._apply_tool_limits(tool, request)
         return True
@@ -228,6 +231,8 @@ class Layout:
         """Applies what a definition says of the limits of its tool."""
         tool.limits = request.limits
         tool.bound(request.rate, request.breaker)
+        if self.leases is not None:
+            self.leases.share_tool(tool, is_shared=request.is_shared)
         for line in tool.lines:
             line.throttle = tool.throttle
         for lane in self.lanes.values():
@@ -237,7 +242,7 @@ class Layout:
             scope, value = key.name
             owner = value.owner if isinstance(value, OwnKey) else None
             if scope and (scope, owner) == (tool.name, tool.owner):
-                key.set_limit(request.tool_key_limit)
+                self._limit_own(key, request, request.tool_key_limit)
 
     def _forget_owned(self) -> None:
         """Makes room: conversations come and go, and the engine does not learn when one is over."""
@@ -266,9 +271,15 @@ class Layout:
         if request.tool_key is not None:
             own = self._find_key((request.tool_name, request.tool_key))
             tool = self._tool_counts.get(_tool_of(request))
-            own.set_limit((request if tool is None else tool).limits[-1])
+            self._limit_own(own, request, (request if tool is None else tool).limits[-1])
             keys.append(own)
         return tuple(keys), share
+
+    def _limit_own(self, key: Key, request: AdmissionRequest, limit: int | None) -> None:
+        key.set_limit(limit)
+        if self.leases is not None:
+            key.is_of_cluster = request.is_shared and request.collision is CollisionPolicy.QUEUE
+            self.leases.limit_key(key)
 
     def _find_key(self, name: Any) -> Key:
         key = self.keys.get(name)

@@ -120,6 +120,12 @@ class ToolLine(Line):
         """The tool's; None: it has none now."""
         return self.counts.breaker
 
+    def lets(self, waiter: Waiter, now: float) -> bool:
+        """Whether nothing of its own holds `waiter` up."""
+        if self.counts.is_shared and not waiter.lane.bucket.lease.lets_tool(waiter, self.counts):
+            return False
+        return super().lets(waiter, now)
+
 
 class Bucket(Line):
     """A named limit inside the global one."""
@@ -304,7 +310,7 @@ class Lane(Line):
         if self.above is not None and any(each.best() for each in self.above.kin):
             return False
         lease = self.bucket.lease
-        if lease is not None and lease.asks_always:
+        if lease is not None and lease.asks(self):
             return False
         return (
             all(key.lets(request.weight) for key in self.keys)

@@ -310,6 +310,8 @@ class Queue:
             self._wake_later(line, delay)
         elif isinstance(line, Bucket) and line.lease is not None:
             line.lease.note_blocked()
+        elif (lease := head.lane.bucket.lease) is not None and line is not self.root:
+            lease.note_lane(head.lane)
 
     def _refresh_key(self, key: Key) -> None:
         """Let go what there is room for among the lanes that a key blocked."""

@@ -38,6 +38,15 @@ _editions: Final = count(1)
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode
 
 
+class HiddenValue(NamedTuple):
+    """What calls of a tool share in all processes: its text is one for people, as `digest_of`."""
+
+    data: bytes
+
+    def __str__(self) -> str:
+        return hash_value(self.data, _SECRET)
+
+
 class OwnKey(NamedTuple):
     """A key of a tool that only one conversation has: another one's may have the same name."""
 
@@ -79,6 +88,8 @@ class AdmissionRequest(msgspec.Struct):
     """The call that asks without an engine, as its context names it."""
     owner: int | None = None
     """Distinguishes tools of one name that only one conversation has; None: one of the catalog."""
+    is_shared: bool = False
+    """Whether what its tool's definition says of limits holds for all processes of the cluster."""
     edition: int = 0
     """Distinguishes a tool's newest definition from older ones; 0: no tool's."""
     spot: Any = None
@@ -171,6 +182,8 @@ class AdmissionRequest(msgspec.Struct):
             tool_key_limit=None if is_single_flight else wants.key_limit,
             collision=wants.collision,
             owner=owner,
+            # Two conversations may have different tools of one name.
+            is_shared=config.cluster is not None and wants.scope == "cluster" and owner is None,
             edition=next(_editions),
         )
 
@@ -217,11 +230,11 @@ def _find_shared_keys(
     if own in found:
         found[own] = key
     return tuple(
-        (kind, _shorten_value(str(value))) for kind, value in found.items() if value is not None
+        (kind, shorten_value(str(value))) for kind, value in found.items() if value is not None
     )
 
 
-def _shorten_value(value: str) -> str:
+def shorten_value(value: str) -> str:
     """Return what stands for the value of a key in the database of a cluster."""
     if len(value) <= _LONGEST_KEY:
         return value
@@ -254,26 +267,43 @@ def _qualify_key(request: AdmissionRequest, tool_key: Any) -> Any:
 
 def digest_of(value: Any) -> str:
     """Stands for an argument in a key: keys are shown in snapshots, and arguments may be secret."""
+    return hash_value(_pack_value(value), _SECRET)
+
+
+def _pack_value(value: Any) -> bytes:
     try:
-        data = _encode(value)
+        return _encode(value)
     except OverflowError:  # MessagePack has no whole numbers beyond 64 bits
-        data = json.dumps(value, sort_keys=True, default=repr).encode()
+        return json.dumps(value, sort_keys=True, default=repr).encode()
+
+
+def hash_value(data: bytes, secret: bytes) -> str:
+    """Return what stands for an argument: who has not the secret cannot find that by trying."""
     # Reading definitions needs it as well: an engine without any loads it with the first key.
     hashlib = import_module("hashlib")
-    digest: str = hashlib.blake2b(data, digest_size=12, key=_SECRET).hexdigest()
+    digest: str = hashlib.blake2b(data, digest_size=12, key=secret).hexdigest()
     return digest
 
 
-def tool_key_of(tool: Tool, context: ToolExecutionContext, arguments: dict[str, Any]) -> Any:
-    """The value of the key that the definition names for one call; None: it has none."""
+def tool_key_of(
+    tool: Tool,
+    context: ToolExecutionContext,
+    arguments: dict[str, Any],
+    *,
+    is_shared: bool = False,
+) -> Any:
+    """The value of the key that the definition names for one call; None: it has none.
+
+    `is_shared` says that other processes are to have the same value for it.
+    """
     key = tool.concurrency.key
     if key is None:
         return None
     if key == "tool":
         return ""
-    if key == "params":
-        return digest_of(arguments)
-    if key.startswith("params."):
-        value = arguments.get(key.removeprefix("params."))
-        return None if value is None else digest_of(value)
-    return getattr(context, key)
+    if not key.startswith("params"):
+        return getattr(context, key)
+    value = arguments if key == "params" else arguments.get(key.removeprefix("params."))
+    if value is None:
+        return None
+    return HiddenValue(_pack_value(value)) if is_shared else digest_of(value)

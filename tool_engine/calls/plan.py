@@ -169,7 +169,10 @@ class Plan:
             and (context.caller_type in config.bypass_caller_types) is self.request.is_bypass
         ):
             return self.request
-        key = None if self.is_shared else tool_key_of(self.tool, context, arguments)
+        key = None
+        if not self.is_shared:
+            is_shared = self.request.is_shared
+            key = tool_key_of(self.tool, context, arguments, is_shared=is_shared)
         return self.request.for_caller(config, context, key, parent)
 
 

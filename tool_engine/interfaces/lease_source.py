@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tool_engine.errors import AdmissionError
 
@@ -38,6 +38,22 @@ class SharedLimits(Protocol):
         """The `BreakerPolicy` of a bucket."""
 
 
+class Needs(NamedTuple):
+    """What a call needs of other processes, all of it at once.
+
+    Args:
+        units: How many of which resource; of `rate:NAME`, starts.
+        breaker: The shared breaker that it must pass; None: there is none.
+        limits: Of the resources that its tool defines: how many units there are.
+        policy: Of a breaker that its tool defines; None: the source knows it.
+    """
+
+    units: dict[str, int]
+    breaker: str | None
+    limits: dict[str, int]
+    policy: Any = None
+
+
 class LeaseHolder(Protocol):
     """What a controller offers to the source of its units; called on its event loop."""
 
@@ -53,14 +69,16 @@ class LeaseHolder(Protocol):
         """Return how many units of a resource are in use."""
 
     @abstractmethod
-    def start(self, waiter: Any, units: Mapping[str, int], probe: int | None = None) -> bool:
+    def start(
+        self, waiter: Any, units: Mapping[str, int], probe: tuple[str, int] | None = None
+    ) -> bool:
         """Start a call whose turn has come among all processes.
 
         Args:
             waiter: What `LeaseSource.ask` was given.
             units: How many units of its resources are on lease by now, with those for it.
-            probe: It tries whether the breaker may close: what `LeaseSource.end_probe` is to be
-                given at its end. None: it does not.
+            probe: It tries whether a breaker may close: which one, and what
+                `LeaseSource.end_probe` is to be given at its end. None: it does not.
 
         Returns:
             False: it cannot start just now, or waits no more. The source takes its place back; if
@@ -92,11 +110,11 @@ class LeaseHolder(Protocol):
         """Give no slots of a bucket for some time: its service asks all processes for that."""
 
     @abstractmethod
-    def turn_breaker(self, bucket: str, left: float | None) -> None:
-        """Note that the shared breaker of a bucket has opened or closed.
+    def turn_breaker(self, breaker: str, left: float | None) -> None:
+        """Note that a shared breaker has opened or closed.
 
         Args:
-            bucket: The bucket.
+            breaker: The name of its bucket, or as `Needs.breaker` says.
             left: Seconds until calls may be tried; None: it is closed.
         """
 
@@ -140,15 +158,17 @@ class LeaseSource(Protocol):
     def refuse(self, bucket: str) -> AdmissionError | None:
         """Return why a call of a bucket can be given no units now, nor soon; None: it can."""
 
+    @property
     @abstractmethod
-    def ask(
-        self, waiter: Any, units: Mapping[str, int], breaker: str | None, *, is_strict: bool
-    ) -> None:
-        """Note that a call waits for units, all of them at once, and for nothing else.
+    def secret(self) -> bytes | None:
+        """What all processes hash values of keys with; None: it is not known yet."""
+
+    @abstractmethod
+    def ask(self, waiter: Any, needs: Needs, *, is_strict: bool) -> None:
+        """Note that a call waits for what it needs of others, and for nothing else.
 
         Args:
-            units: How many of which resource; of `rate:NAME`, starts.
-            breaker: The shared breaker that it must pass; None: there is none.
+            needs: That.
             is_strict: It is refused if it has to wait. So `keep_waiting` is to be called only when
                 no process has units idle.
             waiter: The call: its `order` and `request`; `resumes` is set for one that has run
@@ -164,8 +184,13 @@ class LeaseSource(Protocol):
         """Take units back that were on lease, and are wanted elsewhere."""
 
     @abstractmethod
-    def trip(self, breaker: str) -> None:
-        """Open a shared breaker everywhere: too many calls of this process failed in a row."""
+    def trip(self, breaker: str, policy: Any) -> None:
+        """Open a shared breaker everywhere: too many calls of this process failed in a row.
+
+        Args:
+            breaker: Its name.
+            policy: That of a breaker that a tool defines; None: the source knows it.
+        """
 
     @abstractmethod
     def end_probe(self, probe: int, outcome: bool | None) -> None:

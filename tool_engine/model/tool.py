@@ -27,7 +27,7 @@ from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.permission import Permission
 from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import parameters_schema
-from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
+from tool_engine.model.settings.concurrency import SCOPES, ToolConcurrency, ToolRate
 
 _RETRIED: Final = ("execution_error", "timeout", "worker_lost")
 SCALARS: Final = frozenset({str, int, float, bool, type(None)})
@@ -309,10 +309,19 @@ def content_of(tool: Tool) -> bytes:
     approved before stays approved.
     """
     content = msgspec.json.encode(tool, order="deterministic")
+    if tool.concurrency.scope == SCOPES[0]:
+        content = _leave_out_scope(tool, content)
     for unsaid in _UNSAID:
         if content.endswith(unsaid):
             content = content.removesuffix(unsaid) + b"}"
     return content
+
+
+def _leave_out_scope(tool: Tool, content: bytes) -> bytes:
+    # No default says the same: the keys of its mappings are sorted.
+    said = b'"concurrency":' + msgspec.json.encode(tool.concurrency, order="deterministic")
+    before, _, after = content.partition(said)
+    return before + said.removesuffix(_SCOPE) + b"}" + after
 
 
 def is_same(new: Tool, old: Tool) -> bool:
@@ -419,6 +428,7 @@ _LATER: Final = (
     ("title", "audience", "aliases", "vcp_command", "annotations"),
 )
 """The last fields, which definitions did not have from the start, the newest first."""
+_SCOPE: Final = b',"scope":"process"}'
 _DEFAULTS: Final = {field.name: field.default for field in msgspec.structs.fields(Tool)}
 _UNSAID: Final = [
     b"," + msgspec.json.encode({name: _DEFAULTS[name] for name in names})[1:] for names in _LATER

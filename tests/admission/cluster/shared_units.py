@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.errors import AdmissionError
-from tool_engine.interfaces.lease_source import LeaseHolder
+from tool_engine.interfaces.lease_source import LeaseHolder, Needs
 
 MANY = 1_000_000
 
@@ -107,9 +106,11 @@ class Member:
     def refuse(self, bucket: str) -> AdmissionError | None:
         return self.refusal
 
-    def ask(
-        self, waiter: Any, units: Mapping[str, int], breaker: str | None, *, is_strict: bool
-    ) -> None:
+    @property
+    def secret(self) -> bytes | None:
+        return None
+
+    def ask(self, waiter: Any, needs: Needs, *, is_strict: bool) -> None:
         self._shared.count += 1
         self.asked += 1
         self._shared.asked.append((waiter.resumes is None, self._shared.count, self, waiter))
@@ -123,8 +124,8 @@ class Member:
         self.units[resource.removeprefix("bucket:")] -= units
         self._shared.look_later()
 
-    def trip(self, breaker: str) -> None:
-        raise AssertionError(breaker)
+    def trip(self, breaker: str, policy: Any) -> None:
+        raise AssertionError(breaker, policy)
 
     def end_probe(self, probe: int, outcome: bool | None) -> None:
         raise AssertionError(probe, outcome)

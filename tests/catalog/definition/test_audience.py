@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tool_engine import ToolConfigLoader
@@ -112,3 +113,19 @@ def test_hints_that_contradict(keys: dict[str, Any], place: str | None) -> None:
 def test_what_an_edit_means(old: dict[str, Any], new: dict[str, Any], level: str) -> None:
     """17.8: who can no longer call it, or not by this name, is broken off."""
     assert compare(load(**old), load(**new)).level == level
+
+
+def test_the_hash_of_a_tool_that_says_nothing_of_its_scope() -> None:
+    """Nor does a default that looks like a tool's concurrency change what is left out."""
+    said = msgspec.to_builtins(load().concurrency)
+    assert said["scope"] == "process"
+
+    def hash_of(default: str, **concurrency: str) -> str:
+        value = {"concurrency": {**said, "scope": default}}
+        parameter = {"name": "x", "description": "X.", "type": "object", "default": value}
+        return load(parameters=[parameter], concurrency=concurrency).definition_hash
+
+    known = hash_of("process")
+    assert hash_of("process", scope="process") == known
+    others = {hash_of("process", scope="cluster"), hash_of("cluster"), known}
+    assert len({*others, hash_of("cluster", scope="cluster")}) == 4

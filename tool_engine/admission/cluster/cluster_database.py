@@ -34,6 +34,8 @@ _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS tool_cluster (
     name text PRIMARY KEY, version bigint NOT NULL, state bytea NOT NULL
 ) WITH (fillfactor = 20);
+-- What values of keys are hashed with, so that a reader of a hash cannot find one by trying.
+CREATE TABLE IF NOT EXISTS tool_cluster_key (name text PRIMARY KEY, secret bytea NOT NULL);
 -- Empty after a crash of the server, and only then.
 CREATE UNLOGGED TABLE IF NOT EXISTS tool_cluster_alive (name text PRIMARY KEY);
 -- Statements in a function see what others wrote while it waited; one statement does not.
@@ -68,6 +70,8 @@ BEGIN
 END $$;
 """.replace("$RESTART_STEP", str(RESTART_STEP)).replace("$STEP", str(STEP))
 _SWAP: Final = "SELECT * FROM tool_cluster_swap($1, $2, $3, $4, $5, $6, $7)"
+_PUT_KEY: Final = "INSERT INTO tool_cluster_key VALUES ($1, $2) ON CONFLICT DO NOTHING"
+_READ_KEY: Final = "SELECT secret FROM tool_cluster_key WHERE name = $1"
 _CREATE: Final = "INSERT INTO tool_cluster VALUES ($1, 0, $2) ON CONFLICT DO NOTHING"
 _READ: Final = (
     "SELECT version, state, extract(epoch FROM clock_timestamp())::float8 AS clock,"
@@ -135,6 +139,8 @@ class ClusterConnection:
         self._turn = asyncio.Lock()
         self._echo: asyncio.Future[None] | None = None
         self._is_checked = False
+        self.secret: bytes | None = None
+        """What all processes hash values of keys with; None: it was never connected."""
         self.offset = self.doubt = 0.0
         """Of the newest answer: as in `Found`."""
 
@@ -254,6 +260,8 @@ class ClusterConnection:
             await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
             await connection.execute(_SCHEMA)
             await connection.execute(_CREATE, self._name, first_state)
+            await connection.execute(_PUT_KEY, self._name, secrets.token_bytes(16))
+            self.secret = await connection.fetchval(_READ_KEY, self._name)
 
     async def _check_session(self, connection: Any, life: str) -> None:
         """See that what one statement leaves in the session is there for the next ones."""

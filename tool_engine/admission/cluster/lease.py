@@ -8,7 +8,8 @@ from heapq import heappop, heappush
 from typing import Any
 
 from tool_engine.admission.cluster.shared_breaker import SharedBreaker
-from tool_engine.admission.lines import Bucket, Lane
+from tool_engine.admission.counts import ToolCounts
+from tool_engine.admission.lines import Bucket, Lane, ToolLine
 from tool_engine.admission.slot import ConcurrencySlot, Order
 from tool_engine.admission.throttle import Throttle
 from tool_engine.admission.waiting import Waiter
@@ -93,9 +94,29 @@ class Lease:
             return False
         return self.throttle is not None or not (self.breaker is None or self.breaker.is_closed)
 
+    def asks(self, lane: Lane) -> bool:
+        """Return whether each start of a lane's calls is decided for all processes."""
+        above = lane.above
+        if isinstance(above, ToolLine) and above.counts.is_shared and self._asks_for(above.counts):
+            return True
+        return self.asks_always
+
+    def _asks_for(self, tool: ToolCounts) -> bool:
+        if self.desk.is_local:
+            return False
+        breaker = tool.breaker
+        is_open = isinstance(breaker, SharedBreaker) and not breaker.is_closed
+        return tool.throttle is not None or is_open
+
     def shares(self, lane: Lane) -> bool:
         """Return whether calls of a lane cannot start without the others."""
-        return self.is_shared or self.asks_always or any(key.resource for key in lane.keys)
+        has_keys = any(key.resource is not None for key in lane.keys)
+        return self.is_shared or has_keys or self.asks(lane)
+
+    def lets_tool(self, waiter: Waiter, tool: ToolCounts) -> bool:
+        """Return whether rate and breaker of a tool do not make a call ask."""
+        is_asked = waiter.resumes is not None or waiter is self.desk.granting
+        return is_asked or not self._asks_for(tool)
 
     def lets(self, waiter: Waiter) -> bool:
         """Return whether all that a call of its bucket needs of other processes is here."""
@@ -118,6 +139,12 @@ class Lease:
             return (
                 f"bucket {bucket.name!r} has {units} of a limit that it shares with other "
                 f"processes, with {bucket.used} in use, and waits for more"
+            )
+        above = waiter.lane.above
+        if isinstance(above, ToolLine) and above.counts.is_shared:
+            return (
+                f"rate or breaker of tool {above.counts.name!r} are shared with other processes: "
+                "it starts when its turn has come among all"
             )
         if self.throttle is not None:
             return (
@@ -172,7 +199,7 @@ class Lease:
 
     def _ask_for_lanes(self) -> None:
         for lane, places in list(self._blocked.items()):
-            if lane.offered is not None or not lane.waiting:
+            if not (self._is_blocked(lane) and lane.waiting):
                 del self._blocked[lane]
             elif places < lane.waiting:
                 waiting = [each for each in lane.waiting_calls() if each not in self._places]
@@ -181,6 +208,11 @@ class Lease:
                     if not self._give_place(waiter):
                         break
                     self._blocked[lane] += 1
+
+    def _is_blocked(self, lane: Lane) -> bool:
+        above = lane.above
+        is_above = above is not None and above is not self._bucket and above.offered is None
+        return lane.offered is None or is_above
 
     def _give_place(self, waiter: Waiter) -> bool:
         if not self.desk.has_room_for(waiter, self.asked_units):

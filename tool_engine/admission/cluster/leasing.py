@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from tool_engine.admission import refusal
+from tool_engine.admission.cluster.cluster_limits import TOOL, name_definition, name_tool_rate
 from tool_engine.admission.cluster.lease import Lease
+from tool_engine.admission.cluster.shared_breaker import SharedBreaker
+from tool_engine.admission.counts import ToolCounts
 from tool_engine.admission.key import SHARED, Key, name_resource
-from tool_engine.admission.lines import Bucket, Lane
+from tool_engine.admission.lines import Bucket, Lane, ToolLine
+from tool_engine.admission.request import HiddenValue, hash_value, shorten_value
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.admission.waiting import Waiter
 from tool_engine.errors import AdmissionError
-from tool_engine.interfaces.lease_source import LeaseSource, SharedLimits
+from tool_engine.interfaces.lease_source import LeaseSource, Needs, SharedLimits
 
 if TYPE_CHECKING:
     from tool_engine.admission.pool import SlotPool
@@ -33,7 +38,8 @@ class LeaseDesk:
     """
 
     __slots__ = (
-        *("_asking", "_counts", "_held_up", "_lost", "_pool", "_wanted"),
+        *("_asking", "_counts", "_held_up", "_keys", "_lost", "_pool", "_tools", "_until"),
+        "_wanted",
         *("granting", "is_local", "limits", "probe", "source", "units"),
     )
 
@@ -52,8 +58,14 @@ class LeaseDesk:
         """Whether its source cannot be reached, and this process has the limits to itself."""
         self.granting: Waiter | None = None
         """The call that starts just now because its turn has come among all processes."""
-        self.probe: int | None = None
-        """That call tries a breaker; None: it does not."""
+        self.probe: tuple[str, int] | None = None
+        """That call tries a breaker: which one, and as what number; None: it does not."""
+        self._keys: WeakValueDictionary[str, Key] = WeakValueDictionary()
+        """Those that are shared, by resource."""
+        self._tools: dict[str, ToolCounts] = {}
+        """Tools whose definition says what is shared, by the names of their breakers."""
+        self._until: dict[str, float | None] = {}
+        """Until when those breakers are open, on the controller's clock."""
         self._asking: dict[Waiter, Callable[[], None] | None] = {}
         """Calls of which it is not known yet whether they wait, and what is called if they do."""
         self._counts: Counter[Any] = Counter()
@@ -89,19 +101,53 @@ class LeaseDesk:
         if bucket.lease is not None:
             bucket.lease.share_limits()
 
+    def need_lease(self, bucket: Bucket) -> None:
+        """Give a bucket a lease in any case: one of its tools shares something."""
+        if bucket.lease is None:
+            bucket.lease = Lease(bucket, self)
+            bucket.lease.share_limits()
+
+    def share_tool(self, tool: ToolCounts, *, is_shared: bool) -> None:
+        """Let the rate and the breaker of a tool hold for all processes, or for this one."""
+        tool.is_shared = is_shared
+        name = f"{TOOL}{tool.name}"
+        if not is_shared or tool.breaker is None:
+            return
+        breaker = SharedBreaker(tool.breaker.policy, name, self)
+        breaker.turn_over(self._until.get(name))
+        tool.breaker, self._tools[name] = breaker, tool
+
     def limit_key(self, key: Key) -> None:
         """Let the limit of a key that is shared move with the units that are here."""
         scope, value = key.name
         if scope.startswith(SHARED):
             kind = scope.removeprefix(SHARED)
-            limit = self.limits.keys.get(kind)
-            key.set_limit(limit)
-            key.resource = None if limit is None else name_resource(kind, value)
-            self._move_limit(key)
+            key.set_limit(self.limits.keys.get(kind))
+            resource = None if key.limit is None else name_resource(kind, value)
+        elif key.is_of_cluster and key.limit is not None:
+            resource = self._name_own(scope, value)
+        else:
+            resource = None
+        key.resource = resource
+        if resource is None:
+            key.set_limit(key.limit)
+            return
+        self._keys[resource] = key
+        self._move_limit(key)
+
+    def _name_own(self, tool: str, value: Any) -> str:
+        """Return what processes call a key of a tool; nothing as long as that is not known."""
+        if isinstance(value, HiddenValue):
+            secret = self.source.secret
+            if secret is None:
+                return ""
+            return name_resource(f"{TOOL}{tool}", hash_value(value.data, secret))
+        return name_resource(f"{TOOL}{tool}", shorten_value(str(value)))
 
     def _move_limit(self, key: Key) -> None:
         if (resource := key.resource) is not None:
-            key.most = self.units.get(resource, 0) + self._lost[resource]
+            units = self.units.get(resource, 0) + self._lost[resource]
+            key.most = (key.limit or 0) if self.is_local else units
 
     def describe_key(self, key: Key) -> str:
         """Return what a call waits for that waits for units of a key, as the end of a sentence."""
@@ -115,17 +161,34 @@ class LeaseDesk:
         """Yield the slots that are listed, in no order."""
         yield from self._pool.held
 
-    def needs_of(self, waiter: Waiter) -> tuple[dict[str, int], str | None]:
-        """Return how many units of which resources a call needs, and the breaker it must pass."""
+    def needs_of(self, waiter: Waiter) -> Needs:
+        """Return what a call needs of other processes."""
         lane: Lane = waiter.lane
-        bucket, is_new = lane.bucket, waiter.resumes is None
+        bucket, above = lane.bucket, lane.above
         lease: Lease = bucket.lease
-        units = {key.resource: waiter.weight for key in lane.keys if key.resource is not None}
+        units, limits = {}, {}
+        for key in lane.keys:
+            if key.resource is not None:
+                units[key.resource] = waiter.weight
+                if key.is_of_cluster:
+                    limits[name_definition(key.resource)] = key.limit or 0
         if lease.is_shared:
             units[f"bucket:{bucket.name}"] = waiter.weight
-        if lease.throttle is not None and is_new:
+        if waiter.resumes is not None:
+            return Needs(units, None, limits)
+        if lease.throttle is not None:
             units[f"rate:{bucket.name}"] = 1
-        return units, bucket.name if lease.breaker is not None and is_new else None
+        if isinstance(above, ToolLine) and above.counts.is_shared and above.throttle is not None:
+            rate = above.throttle.rate
+            resource = name_tool_rate(above.counts.name, rate)
+            units[resource], limits[resource] = 1, rate.calls
+        breakers = _list_breakers(lane)
+        # Of two that may be tried, one after the other is.
+        breaker = next((each for each in breakers if not each.is_closed), None)
+        breaker = breaker or next(iter(breakers), None)
+        if breaker is None:
+            return Needs(units, None, limits)
+        return Needs(units, breaker.name, limits, breaker.shared_policy)
 
     def refuse(self, lane: Lane) -> AdmissionError | None:
         """Return why calls of a lane can be given no units; None: they can, or need none."""
@@ -146,8 +209,10 @@ class LeaseDesk:
             self._held_up.add(bucket)
             return False
         # What comes free, or a timer, brings the bucket back.
-        if bucket.delay(waiter, self._pool.clock()) > 0:
+        if waiter.lane.delay_of(waiter, self._pool.clock()) > 0:
             return False
+        if any(key.resource == "" for key in waiter.lane.keys):
+            return False  # what others call it is not known yet
         used = bucket.used + asked
         return bucket.limit is None or used + waiter.weight <= bucket.limit or not used
 
@@ -166,10 +231,9 @@ class LeaseDesk:
 
     def ask_for(self, waiter: Waiter) -> None:
         """Give a call a place in the line of all processes."""
-        units, breaker = self.needs_of(waiter)
         is_strict = waiter.is_queued and self._pool.has_to_go(waiter, len(self._asking))
-        is_strict |= breaker is not None and not waiter.lane.bucket.lease.breaker.is_closed
-        self.source.ask(waiter, units, breaker, is_strict=is_strict)
+        is_strict |= any(not each.is_closed for each in _list_breakers(waiter.lane))
+        self.source.ask(waiter, self.needs_of(waiter), is_strict=is_strict)
 
     def begin_asking(self, waiter: Waiter) -> bool:
         """Have a call that has come just now ask whether it waits; False: that is known."""
@@ -207,7 +271,8 @@ class LeaseDesk:
         """Let a call wait that has asked, or refuse it."""
         if waiter.is_waiting and self._is_no_probe(waiter):
             pool = self._pool
-            breaker = waiter.lane.bucket.lease.breaker
+            breakers = _list_breakers(waiter.lane)
+            breaker = next(each for each in breakers if not each.is_closed)
             pool.reject_waiter(waiter, refusal.no_probe(waiter.lane, breaker))
             return
         if waiter not in self._asking:
@@ -235,10 +300,12 @@ class LeaseDesk:
         if kind == "bucket":
             found = self._pool.layout.bucket(name)
             return found.used - (0 if found.lease is None else found.lease.count_lost())
-        key = self._find_key(name) if kind == "key" else None
+        key = self._keys.get(resource)
         return 0 if key is None else key.used - self._lost[resource]
 
-    def start(self, waiter: Waiter, units: Mapping[str, int], probe: int | None = None) -> bool:
+    def start(
+        self, waiter: Waiter, units: Mapping[str, int], probe: tuple[str, int] | None = None
+    ) -> bool:
         """Start a call whose units have come; False: it cannot, or waits no more."""
         bucket: Bucket = waiter.lane.bucket
         lease: Lease | None = bucket.lease
@@ -280,6 +347,8 @@ class LeaseDesk:
     def set_local(self, is_local: bool) -> None:
         """Go by the limits alone, or by what all processes have."""
         self.is_local = is_local
+        for key in self._keys.values():
+            self._move_limit(key)
         self._pool.hand_over_all()
 
     def pause(self, bucket: str, seconds: float) -> None:
@@ -289,15 +358,25 @@ class LeaseDesk:
         pool.queue.refresh(found)
         pool.give_out()  # room that was kept for a call of the bucket, too
 
-    def turn_breaker(self, bucket: str, left: float | None) -> None:
-        """Open or close the breaker of a bucket, as all processes know it."""
-        found, pool = self._pool.layout.bucket(bucket), self._pool
-        if found.lease is None or found.lease.breaker is None:
-            return
-        found.lease.breaker.turn_over(None if left is None else pool.clock() + left)
-        pool.refuse_behind_open()
-        pool.queue.refresh(found)
-        pool.give_out()
+    def turn_breaker(self, breaker: str, left: float | None) -> None:
+        """Open or close a breaker, as all processes know it."""
+        pool = self._pool
+        until = None if left is None else pool.clock() + left
+        found: Any
+        lines: list[Any]
+        if breaker.startswith(TOOL):
+            self._until[breaker] = until
+            tool = self._tools.get(breaker)
+            found, lines = (None, []) if tool is None else (tool.breaker, tool.lines)
+        else:
+            lines = [pool.layout.bucket(breaker)]
+            found = None if lines[0].lease is None else lines[0].lease.breaker
+        if isinstance(found, SharedBreaker):
+            found.turn_over(until)
+            pool.refuse_behind_open()
+            for line in lines:
+                pool.queue.refresh(line)
+            pool.give_out()
 
     def lose_all(self) -> list[ConcurrencySlot]:
         """Take note that others may have all units; return the slots that use some."""
@@ -310,7 +389,7 @@ class LeaseDesk:
                 lost.setdefault(lane.bucket, []).append(slot)
                 self._lost.update(dict.fromkeys(keys, slot.weight))
         self.units.clear()
-        for key in self._pool.layout.keys.values():
+        for key in self._keys.values():
             self._move_limit(key)
         for bucket in list(self._pool.layout.buckets.values()):
             if bucket.lease is not None:
@@ -340,7 +419,7 @@ class LeaseDesk:
         kind, _, name = resource.partition(":")
         if kind == "key":
             (self._wanted.add if is_wanted else self._wanted.discard)(resource)
-            key = self._find_key(name)
+            key = self._keys.get(resource)
             if key is not None:
                 self._return_idle(key, resource)
                 if key.waiting:
@@ -369,14 +448,10 @@ class LeaseDesk:
             self.units[resource] = units
             if not units:
                 del self.units[resource]
-            if (key := self._find_key(name)) is not None:
+            if (key := self._keys.get(resource)) is not None:
                 self._move_limit(key)
         elif (lease := self._pool.layout.bucket(name).lease) is not None:
             lease.set_units(units)
-
-    def _find_key(self, name: str) -> Key | None:
-        kind, _, value = name.partition(":")
-        return self._pool.layout.keys.get((f"{SHARED}{kind}", value))
 
     def _return_idle(self, key: Key, resource: str) -> None:
         units = self.units.get(resource, 0)
@@ -387,10 +462,9 @@ class LeaseDesk:
 
     def _is_no_probe(self, waiter: Waiter) -> bool:
         """Return whether a call would try a breaker that others try already."""
-        lease: Lease | None = waiter.lane.bucket.lease
-        if lease is None or lease.breaker is None or waiter.resumes is not None:
+        if self.is_local or waiter.resumes is not None:
             return False
-        return not (self.is_local or lease.breaker.is_closed)
+        return any(not each.is_closed for each in _list_breakers(waiter.lane))
 
     def _is_free_for(self, waiter: Waiter) -> bool:
         """Return whether there is room in all, and none is kept for another one before it."""
@@ -422,3 +496,8 @@ class LeaseDesk:
 
 def _names_of(waiter: Waiter) -> list[Any]:
     return [waiter.lane.bucket.name, *(key.name for key in waiter.lane.keys)]
+
+
+def _list_breakers(lane: Lane) -> list[SharedBreaker]:
+    """Return those that processes share, that of the bucket first."""
+    return [each for each in reversed(lane.breakers) if isinstance(each, SharedBreaker)]

@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN
+from tool_engine.admission.cluster.breakers import ClusterBreaker
 from tool_engine.admission.cluster.cluster_database import LOST, read_state
+from tool_engine.admission.cluster.cluster_limits import name_definition
 from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.admission.cluster.member import ClusterMember
@@ -56,7 +59,13 @@ class ClusterSnapshot(msgspec.Struct, Data, frozen=True):
     """The edition of the limits that holds."""
     strategy: str
     limits: dict[str, int]
-    """Units in all, by resource."""
+    """Units in all, by resource: `bucket:NAME`, `rate:NAME` (starts in its period), and of each
+    value of a key `key:FIELD`; also what tools define, such as `key:tool NAME`."""
+    used: dict[str, int]
+    """How many of these processes hold; of rates, the starts that count now; of a key, the units
+    of all values together."""
+    breakers: dict[str, str]
+    """The state of each breaker: `closed`, `open` or `half_open`."""
     processes: list[ClusterProcess]
     waiting: list[ClusterWaiting]
     """The next one first."""
@@ -80,7 +89,9 @@ def view_cluster(name: str, coordinator: Coordinator, now: float) -> ClusterSnap
         name=name,
         revision=limits.revision,
         strategy=limits.strategy,
-        limits={f"bucket:{bucket}": limit for bucket, limit in limits.buckets.items()},
+        limits=_list_limits(coordinator),
+        used=_count_used(coordinator),
+        breakers={name: _state_of(each, now) for name, each in coordinator.breakers.items()},
         processes=[
             ClusterProcess(
                 _name_process(life.process),
@@ -109,6 +120,29 @@ def view_cluster(name: str, coordinator: Coordinator, now: float) -> ClusterSnap
         paused={r: until - now for r, until in coordinator.paused.items() if until > now},
         gated_for=coordinator.gated_until - now if coordinator.is_gated(now) else 0.0,
     )
+
+
+def _list_limits(coordinator: Coordinator) -> dict[str, int]:
+    limits = coordinator.limits
+    return {
+        **{f"bucket:{name}": limit for name, limit in limits.buckets.items()},
+        **{f"key:{field}": limit for field, limit in limits.keys.items()},
+        **{f"rate:{name}": rate.calls for name, rate in limits.rates.items()},
+        **coordinator.books.defined,
+    }
+
+
+def _count_used(coordinator: Coordinator) -> dict[str, int]:
+    used: Counter[str] = Counter()
+    for resource, units in coordinator.books.used.items():
+        used[name_definition(resource)] += units
+    return dict(used)
+
+
+def _state_of(breaker: ClusterBreaker, now: float) -> str:
+    if breaker.opens_at is None:
+        return CLOSED
+    return OPEN if now < breaker.opens_at else HALF_OPEN
 
 
 async def read_cluster(url: str | Callable[[], str], name: str) -> ClusterSnapshot | None:
@@ -165,7 +199,10 @@ class ClusterView:
             return "it does not wait for other processes"
         entry = line[at]
         ahead = [each for each in line[:at] if each.units.keys() & entry.units.keys()]
-        resource = min(entry.units)
+        if not entry.units:
+            return f"number {at + 1} in the cluster for a try of breaker {entry.breaker}"
+        lacking = sorted(entry.units.keys() & state.blocked, reverse=True)
+        resource = (lacking or sorted(entry.units))[0]
         behind = f", behind {_count_calls(ahead)}" if ahead else ""
         holders = [
             f"{_name_process(life.process)} ({life.accounts[resource].out})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import structlog
@@ -49,8 +49,9 @@ from tool_engine.admission.cluster.process_holder import ProcessHolder
 from tool_engine.admission.cluster.saved_state import load_state, save_state
 from tool_engine.clock import read_uptime
 from tool_engine.errors import AdmissionError, ClusterUnavailableError, ConfigurationError
-from tool_engine.interfaces.lease_source import LeaseHolder
+from tool_engine.interfaces.lease_source import LeaseHolder, Needs
 from tool_engine.model.checks.bounds import check_choice
+from tool_engine.model.settings.concurrency import BreakerPolicy
 
 _log: Final = structlog.get_logger("tool_engine.admission.cluster")
 _AGAIN: Final = (0.02, 0.5)
@@ -98,6 +99,7 @@ class ClusterMember:
             idle_time=idle_time,
         )
         self._url = url
+        self._secret: bytes | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.cluster = cluster
         """The name of the cluster."""
@@ -138,6 +140,11 @@ class ClusterMember:
         """Those that hold in the cluster, as far as this process knows."""
         return self._holder.limits
 
+    @property
+    def secret(self) -> bytes | None:
+        """What all processes hash values of keys with; None: it is not known yet."""
+        return self._secret
+
     def attach(self, holder: LeaseHolder) -> None:
         """Take note of the controller."""
         self._desk = holder
@@ -153,10 +160,8 @@ class ClusterMember:
             return self._outage.refuse(self.cluster, bucket)
         return None
 
-    def ask(
-        self, waiter: Any, units: Mapping[str, int], breaker: str | None, *, is_strict: bool
-    ) -> None:
-        """Note that a call waits for units, and for nothing else."""
+    def ask(self, waiter: Any, needs: Needs, *, is_strict: bool) -> None:
+        """Note that a call waits for what it needs of others, and for nothing else."""
         self._start_running()
         number = self._numbers.get(waiter)
         if number is not None:
@@ -170,8 +175,9 @@ class ClusterMember:
         if standing is IN_LINE and request.parent is not None:
             standing = AHEAD
         process = self._holder.process
-        entry = Entry("", process, number, dict(units), 0, 0.0, standing, request.priority)
-        entry.share, entry.asks, entry.breaker = request.key or "", is_strict, breaker
+        entry = Entry("", process, number, needs.units, 0, 0.0, standing, request.priority)
+        entry.share, entry.asks, entry.breaker = request.key or "", is_strict, needs.breaker
+        entry.limits, entry.policy = needs.limits, needs.policy
         self._do_later(self._holder.ask_for(entry, read_uptime()))
 
     def withdraw(self, waiter: Any) -> None:
@@ -186,9 +192,10 @@ class ClusterMember:
         del resource, units
         self._do_later(self._holder.tick(read_uptime()))
 
-    def trip(self, breaker: str) -> None:
+    def trip(self, breaker: str, policy: BreakerPolicy | None) -> None:
         """Open a breaker in all processes."""
-        self._do_later(self._holder.trip(breaker, read_uptime()))
+        self._start_running()
+        self._do_later(self._holder.trip(breaker, read_uptime(), policy))
 
     def end_probe(self, probe: int, outcome: bool | None) -> None:
         """Say what became of a call that tried a breaker."""
@@ -246,7 +253,8 @@ class ClusterMember:
         counted = [r for r in call.entry.units if r in accounts and not is_rate(r)]
         units = {resource: accounts[resource].out for resource in counted}
         self._shown.update(dict.fromkeys(counted))
-        if self._desk.start(waiter, units, number if effect.is_probe else None):
+        probe = None if call.probe is None else (call.probe[0], number)
+        if self._desk.start(waiter, units, probe):
             del self._waiters[number], self._numbers[waiter]
             holder.note_started([number])
         elif waiter.is_waiting:
@@ -261,12 +269,13 @@ class ClusterMember:
         holder, limits = self._holder, self._holder.limits
         resources = {f"bucket:{name}" for name in limits.buckets}
         for resource in resources.union(holder.accounts, self._shown):
-            if is_rate(resource) or limits.limit_of(resource) is None:
+            is_bucket = resource.startswith("bucket:")
+            if is_rate(resource) or (is_bucket and limits.limit_of(resource) is None):
                 continue
             account = holder.accounts.get(resource)
             is_wanted = resource in holder.wanted or resource in holder.short
             units = 0 if account is None else account.out, is_wanted
-            if self._is_local:
+            if self._is_local and is_bucket:
                 units = limits.limit_of(resource) or 0, False
             if self._shown.get(resource, (0, False)) != units:
                 self._shown[resource] = units
@@ -396,6 +405,9 @@ class ClusterMember:
                 pause = min(2 * pause, _AGAIN[1])
                 continue
             pause = _AGAIN[0]
+            if self._secret is None:
+                self._secret = connection.secret
+                self._desk.share_limits(holder.limits)  # keys have their names now
             self._life, self._known = life, None
             self._apply_effects(holder.on_connected(read_uptime()))
             await self._ended.wait()

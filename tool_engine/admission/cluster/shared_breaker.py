@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
+from tool_engine.admission.cluster.cluster_limits import TOOL
 from tool_engine.model.settings.concurrency import BreakerPolicy
 
 
@@ -21,15 +22,15 @@ class SharedBreaker(CircuitBreaker):
 
     Args:
         policy: When it opens, for how long, and with how many probes it closes.
-        bucket: Whose it is.
+        name: That of its bucket, or the name that its tool gives it.
         desk: The `LeaseDesk`, where calls ask, and what is heard of other processes.
     """
 
-    __slots__ = ("_bucket", "_desk", "_until")
+    __slots__ = ("_desk", "_until", "name")
 
-    def __init__(self, policy: BreakerPolicy, bucket: str, desk: Any) -> None:
+    def __init__(self, policy: BreakerPolicy, name: str, desk: Any) -> None:
         super().__init__(policy)
-        self._bucket, self._desk = bucket, desk
+        self.name, self._desk = name, desk
         self._until: float | None = None
 
     @property
@@ -53,16 +54,22 @@ class SharedBreaker(CircuitBreaker):
 
     def start(self, now: float) -> Any:
         """Count a call that starts; the answer goes to `end`."""
-        if self._desk.probe is not None:
-            return _Probe(self._desk.probe)
+        probe = self._desk.probe
+        if probe is not None and probe[0] == self.name:
+            return _Probe(probe[1])
         return super().start(now) if self._desk.is_local else self._generation
 
     def end(self, token: Any, outcome: bool | None, now: float) -> None:
         """Count the end of a call; of one that tried the breaker, for all processes."""
         if isinstance(token, _Probe):
             self._desk.source.end_probe(token.number, outcome)
-        else:
+        elif self._until is None or self._desk.is_local:
             super().end(token, outcome, now)
+
+    @property
+    def shared_policy(self) -> BreakerPolicy | None:
+        """What other processes must be told of a breaker that a tool defines."""
+        return self.policy if self.name.startswith(TOOL) else None
 
     def turn_over(self, until: float | None) -> None:
         """Note that it has opened, until then, or closed, as all processes know it."""
@@ -76,4 +83,4 @@ class SharedBreaker(CircuitBreaker):
             super()._change_state(opened_at)
         else:
             self.turn_over(opened_at + self.policy.reset_after)
-            self._desk.source.trip(self._bucket)
+            self._desk.source.trip(self.name, self.shared_policy)

@@ -96,6 +96,7 @@ def _list_limits(tool: Tool) -> dict[str, Any]:
         "key_limit": wants.key_limit,
         "collision": None if wants.key is None else wants.collision.value,
         "breaker": None if wants.breaker is None else msgspec.to_builtins(wants.breaker),
+        "scope": None if wants.scope == "process" else wants.scope,
         "timeout": tool.timeout,
         "rate": None if tool.rate is None else str(tool.rate),
         "result": None if tool.result is None else msgspec.to_builtins(tool.result),

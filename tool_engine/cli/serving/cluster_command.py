@@ -72,8 +72,10 @@ def _print_tables(found: Any) -> None:
     title = f"cluster {found.name}, revision {found.revision}, {found.strategy}{gated}"
     limits = make_table(title, "limit", "units", "held", "waiting", "paused for")
     for resource, limit in found.limits.items():
-        held = sum(each.units.get(resource, 0) for each in found.processes)
-        waiting = sum(resource in each.units for each in found.waiting)
+        held = found.used.get(resource, 0)
+        waiting = sum(
+            any(_is_part(name, resource) for name in each.units) for each in found.waiting
+        )
         paused = found.paused.get(resource)
         limits.add_row(
             plain(resource, "bold cyan"),
@@ -81,6 +83,11 @@ def _print_tables(found: Any) -> None:
             plain("-" if paused is None else seconds_text(paused)),
         )
     console.print(limits)
+    if found.breakers:
+        breakers = make_table("breakers", "breaker", "state")
+        for name, state in found.breakers.items():
+            breakers.add_row(plain(name, "bold cyan"), plain(state))
+        console.print(breakers)
     processes = make_table(
         "who takes part",
         *("process", "holds", "waiting", "state", "gone in"),
@@ -106,3 +113,8 @@ def _print_tables(found: Any) -> None:
             plain("held up by its process" if each.is_held else ""),
         )
     console.print(line)
+
+
+def _is_part(resource: str, limit: str) -> bool:
+    """Return whether a limit bounds a resource: that of a key bounds each of its values."""
+    return resource == limit or resource.startswith(f"{limit}:")

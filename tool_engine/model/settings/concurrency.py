@@ -82,6 +82,9 @@ class BreakerPolicy(msgspec.Struct, Data, frozen=True, gc=False, metaclass=Known
         check_count("probes", self.probes, minimum=1, maximum=LARGEST)
 
 
+SCOPES: Final = ("process", "cluster")
+
+
 class CollisionPolicy(str, Enum):
     """What happens to a call whose key is busy."""
 
@@ -124,8 +127,12 @@ class ToolConcurrency(msgspec.Struct, Data, frozen=True, gc=False, metaclass=Kno
     """What happens to a call whose key is busy."""
     breaker: BreakerPolicy | None = None
     """When calls are refused because earlier ones failed; None: never."""
+    scope: str = "process"
+    """Where the tool's rate, breaker and key hold: in each `process`, or in the whole `cluster`. A
+    key whose collision is not `queue` holds in each process."""
 
     def __post_init__(self) -> None:
+        check_choice("scope", self.scope, SCOPES)
         if self.bucket is not None and not (isinstance(self.bucket, str) and self.bucket):
             raise ConfigurationError(f"bucket must be a non-empty text, got {self.bucket!r}")
         check_count("priority", self.priority, minimum=-LARGEST, maximum=LARGEST)
