@@ -68,7 +68,7 @@ class SharedBreaker(CircuitBreaker):
 
     @property
     def shared_policy(self) -> BreakerPolicy | None:
-        """What other processes must be told of a breaker that a tool defines."""
+        """What other processes have to know of a breaker that a tool defines."""
         return self.policy if self.name.startswith(TOOL) else None
 
     def turn_over(self, until: float | None) -> None:

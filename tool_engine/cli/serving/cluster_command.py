@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
@@ -115,6 +116,6 @@ def _print_tables(found: Any) -> None:
     console.print(line)
 
 
-def _is_part(resource: str, limit: str) -> bool:
-    """Return whether a limit bounds a resource: that of a key bounds each of its values."""
-    return resource == limit or resource.startswith(f"{limit}:")
+def _waits_for(units: Iterable[str], limit: str) -> bool:
+    """Return whether a limit bounds one of these resources: that of a key bounds each value."""
+    return any(each == limit or each.startswith(f"{limit}:") for each in units)
