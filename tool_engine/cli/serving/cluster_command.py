@@ -74,9 +74,7 @@ def _print_tables(found: Any) -> None:
     limits = make_table(title, "limit", "units", "held", "waiting", "paused for")
     for resource, limit in found.limits.items():
         held = found.used.get(resource, 0)
-        waiting = sum(
-            any(_is_part(name, resource) for name in each.units) for each in found.waiting
-        )
+        waiting = sum(_waits_for(each.units, resource) for each in found.waiting)
         paused = found.paused.get(resource)
         limits.add_row(
             plain(resource, "bold cyan"),
