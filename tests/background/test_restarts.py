@@ -19,6 +19,7 @@ from tests.warm_async import start
 from tool_engine import (
     ConcurrencyConfig,
     QueueApprover,
+    TaskNotFoundError,
     ToolEngine,
     ToolEngineConfig,
     ToolExecutionContext,
@@ -293,12 +294,35 @@ async def test_what_is_written_late(make: Make, work: Work) -> None:
 async def test_two_engines(make: Make, work: Work) -> None:
     """Two engines share the tasks of a database, and none runs twice."""
     first, second = await make(), await make()
+    for each in (first, second):
+        # None of them dies, however busy the machine is.
+        each.tasks.feeding.lease = BOUND  # type: ignore[attr-defined]
     second.tasks.open()
     work.gate.set()
     handles = [await first.start("work", {"number": each}) for each in range(40)]
     for handle in handles:
         assert (await handle.wait(BOUND)).is_success
     assert sorted(work.ran) == list(range(40))
+
+
+@pytest.mark.parametrize("is_expired", [False, True], ids=["forgotten", "expired"])
+async def test_forgotten_elsewhere(make: Make, work: Work, is_expired: bool) -> None:
+    """What one engine has forgotten is gone for the one that ran it, too, which still has it."""
+    work.gate.set()
+    first, second = await make(), await make()
+    handle = await first.start("work", {"number": 1})
+    assert (await handle.wait(BOUND)).is_success
+    assert (await first.tasks.get(handle.id)).status == "succeeded"
+    if is_expired:
+        later = handle.state.expires_at
+        assert await second.tasks.feeding.storage.remove_expired(later) == 1  # type: ignore[attr-defined]
+    else:
+        assert await second.tasks.forget(handle.id)
+    with pytest.raises(TaskNotFoundError):
+        await first.tasks.get(handle.id)
+    with pytest.raises(TaskNotFoundError):
+        await first.tasks.cancel(handle.id)
+    assert handle.result is not None
 
 
 async def test_awaited_in_another_engine(make: Make, work: Work) -> None:

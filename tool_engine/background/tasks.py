@@ -458,11 +458,15 @@ class EngineTasks:
         if not isinstance(task_id, str):
             return None
         kept = self._live.get(task_id)
-        if kept is not None:
+        if kept is not None and not (kept.state.is_final and kept.is_kept):
             await self._look_again(kept)
             return kept
+        # One that has ended may have been forgotten meanwhile, also by another engine.
         found = await self._storage.get(task_id)
-        return None if found is None else self._live.setdefault(task_id, found)
+        if found is None:
+            self._live.pop(task_id, None)
+            return None
+        return self._live.setdefault(task_id, found)
 
     async def _describe_wait(self, kept: KeptTask) -> None:
         """Say what a queued task waits for."""

@@ -201,10 +201,24 @@ async def test_closing_while_the_database_fails_is_bounded(tmp_path: Path) -> No
         opened.publish()
         await opened.written()
         asked(path, "DROP TABLE tool_events")
+        asked(path, "CREATE VIEW tool_events AS SELECT 1")
         opened.publish(4)
         await until(lambda: opened.storage.is_failing)
         assert "failing" in repr(opened.storage)
     assert opened.storage.dropped == 4
+
+
+async def test_a_table_that_was_dropped(tmp_path: Path) -> None:
+    """It is made again; what was in it is gone, and what waited is written."""
+    path = tmp_path / "events.db"
+    async with Opened(path) as opened:
+        opened.publish()
+        await opened.written()
+        asked(path, "DROP TABLE tool_events")
+        opened.publish(2)
+        await opened.written()
+        assert await opened.numbers(after=1) == [2, 3]
+    assert opened.storage.dropped == 0
 
 
 async def test_a_thread_may_publish(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ _TOO_LATE: Final = (
     f"the database has not taken them for {_PATIENCE:g} s: another process holds it locked, or it "
     "does not answer"
 )
+_NOT_TAKEN: Final = "the events in {place} cannot be kept: {reason}"
 _RESERVE: Final = (
     "INSERT INTO tool_event_numbers (id, reserved) VALUES (1, :block) ON CONFLICT (id) "
     "DO UPDATE SET reserved = tool_event_numbers.reserved + :block RETURNING reserved"
@@ -446,6 +447,14 @@ class SQLEventStorage:
         from sqlalchemy import text
 
         self._database.require_own()
+        if self._database.is_file:
+            # In turn with all others of this process who write the file.
+            from tool_engine.knowledge.sql.changes import Step
+
+            rows = values if isinstance(values, list) else [values]
+            steps = [Step(text(statement), row) for row in rows]
+            await self._database.change(steps, _NOT_TAKEN, is_lasting=False)
+            return
         async with self._database.reader.connection() as connection:
             await connection.execute(text(statement), values)
 

@@ -323,7 +323,6 @@ class LazyDatabase:
     async def _leave_database(self) -> None:
         self._asking -= 1
         if self._is_ended and not self._asking:
-            self._queue.close()
             await self.close()
             await self.close_reader()
 
@@ -370,6 +369,8 @@ class LazyDatabase:
         await self._database.write(batch)
 
     async def close(self) -> None:
+        """Close the writing side; it may be opened again."""
+        self._queue.close()
         if self._database is not None and self._disowned is None:
             await self._database.close()
 

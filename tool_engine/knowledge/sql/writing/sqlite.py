@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from tool_engine.knowledge.sql.connection.address import Address
 from tool_engine.knowledge.sql.connection.database_errors import (
@@ -82,6 +83,9 @@ _SETTINGS: Final = (
 )
 
 
+_turns: Final = WeakValueDictionary[tuple[int, int, int], Lock]()
+
+
 class SQLiteDatabase:
     """Writes to one SQLite file.
 
@@ -98,6 +102,8 @@ class SQLiteDatabase:
         self._level = ""
         """How a commit waits for the disk by now."""
         self._file: tuple[int, int] = (0, 0)
+        self._turn = Lock()
+        """Held by who writes the file in this process; see `_turn_of`."""
         self._calls = BulkInsert("tool_calls", COLUMNS, "ON CONFLICT DO NOTHING")
         self._statistics = BulkInsert("tool_statistics", STATISTICS, _ADD_TO_STATISTICS)
         # A write that was given up may still be under way in its thread.
@@ -161,6 +167,7 @@ class SQLiteDatabase:
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         self._connection = connection
         self._file = _file_identity(self._path)
+        self._turn = _turn_of(self._file)
 
     def _make_file(self) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -219,13 +226,14 @@ class SQLiteDatabase:
         connection = self._connection
         if connection is None:
             raise sqlite3.OperationalError("the file is not open")
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            done = work(connection)
-            connection.execute("COMMIT")
-        except BaseException as error:
-            self._roll_back(connection, error)
-            raise
+        with self._turn:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                done = work(connection)
+                connection.execute("COMMIT")
+            except BaseException as error:
+                self._roll_back(connection, error)
+                raise
         return done
 
     def _set_level(self, level: str) -> None:
@@ -257,6 +265,16 @@ class SQLiteDatabase:
         if not isinstance(error, BadRowsError) and not _is_busy(error) and not _is_bad_row(error):
             # Whatever it was, the tables are looked at again before the next try.
             self._close_connection()
+
+
+def _turn_of(file: tuple[int, int]) -> Lock:
+    """Return the lock of all connections of this process that write a file.
+
+    SQLite's own wait looks for the lock of the file ten times a second: who waits so, beside others
+    who write all the time, may find it taken for ever.
+    """
+    # By process: after a fork another thread's lock would never be given back.
+    return _turns.setdefault((os.getpid(), *file), Lock())
 
 
 def _run_steps(
