@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.__main__ import (
     IN_MEMORY,
     NOT_QUICK,
@@ -71,7 +72,7 @@ async def test_what_is_late_runs_again_alone(
     words = ("-o", f"cache_dir={tmp_path}/cache")
     part = Part("late", [str(tmp_path / "test_late.py")], words, is_timed=True)
     environment = {**os.environ, "COVERAGE_FILE": f"{tmp_path}/coverage"}
-    assert await run_all([part], [], environment) == code
+    assert await run_all([part], [], environment, warm._server()) == code
     said = capsys.readouterr().out
     assert f"\n===== {total}" in said
     assert said.count("-- late: ") == 2
