@@ -111,19 +111,18 @@ STARTS = re.compile(r"sys\.executable|os\.fork\(|tests\.warm|sqlite:///|postgres
 """Words of a test that starts a process or uses a database."""
 UNUSED = ("anyio", "sybil", "xdist", "xdist.looponfail")
 """Plugins of pytest that cost each test a little."""
-IMPORTED = (
+IMPORTED = ("hypothesis.stateful", "pytest_asyncio.plugin", "structlog.testing")
+"""What all tests import, beside the package."""
+IMPORTED_BY_SOME = (
     *SDK,
     "aiohttp.web",
     "anthropic.types",
     "asyncpg",
     "google.genai",
-    "hypothesis.stateful",
     "openai.types",
-    "pytest_asyncio.plugin",
     "sqlalchemy.dialects.postgresql",
-    "structlog.testing",
 )
-"""What tests import that takes long, beside the package."""
+"""What some tests import that takes long."""
 SUMMARY = re.compile(r"^(?:\d+ \w+, )*\d+ \w+ in [\d.]+s", re.MULTILINE)
 """The line of pytest that says how many tests ended in which way."""
 COUNT = re.compile(r"(\d+) ([a-z]+)")
@@ -339,7 +338,10 @@ def main(arguments: Sequence[str]) -> int:
         parts = quick_parts(files) if options.quick else [heartbeats(folder), *parts_of(files)]
         os.environ.update(environment)
         # Coverage has to come before what is covered.
-        forking = None if options.coverage else Server(folder / "parts", IMPORTED)
+        forking = None
+        if not options.coverage:
+            more = () if options.quick else IMPORTED_BY_SOME
+            forking = Server(folder / "parts", (*IMPORTED, *more))
         warm = None if options.quick else Server(folder / "warm")
         environment |= {} if warm is None else {ADDRESS: str(folder / "warm")}
         code = asyncio.run(run_all(parts, words, environment, forking))

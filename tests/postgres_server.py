@@ -65,6 +65,32 @@ class PostgresServer:
         )
         return self.url(name)
 
+    def emptied_database(self) -> str:
+        """The URL of a database without rows; the tables may be those of a test before. Blocks.
+
+        Only for tests that change no table: to make them anew takes longer than most tests.
+        """
+        name = "emptied"
+        if name not in self._made:
+            return self.fresh_database(name=name)
+        # In one connection, and in any order of the tables.
+        self._do(
+            name,
+            f"""SET session_replication_role = replica;
+            DO $$ DECLARE found text; BEGIN
+                PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
+                    WHERE datname = '{name}' AND pid <> pg_backend_pid();
+                FOR found IN SELECT tablename FROM pg_tables WHERE schemaname = 'public'
+                    AND tablename <> 'tool_engine_schema' LOOP
+                    EXECUTE 'DELETE FROM ' || quote_ident(found);
+                END LOOP;
+                FOR found IN SELECT sequencename FROM pg_sequences WHERE schemaname = 'public' LOOP
+                    EXECUTE 'ALTER SEQUENCE ' || quote_ident(found) || ' RESTART';
+                END LOOP;
+            END $$""",  # noqa: S608 - a name of ours
+        )
+        return self.url(name)
+
     def crash(self) -> None:
         """End it as `pg_ctl stop -m immediate` does: what is not on the disk is lost. Blocks."""
         self.process.send_signal(signal.SIGQUIT)

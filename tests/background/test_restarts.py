@@ -41,7 +41,7 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path, work: Work) -> As
     url = f"sqlite:///{tmp_path / 'kept.db'}"
     if request.param == "postgresql":
         server = request.getfixturevalue("postgres_server")
-        url = await asyncio.to_thread(server.fresh_database)
+        url = await asyncio.to_thread(server.emptied_database)
 
     async def make_one(
         keys: dict[str, Any] | None = None, approver: Any = None, **settings: Any

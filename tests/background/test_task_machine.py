@@ -444,7 +444,7 @@ def test_any_order_of_events(kind: str, tmp_path: Path, request: pytest.FixtureR
         if kind == "sqlite":
             url = f"sqlite:///{tmp_path / f'kept-{next(numbers)}.db'}"
         elif server is not None:
-            url = server.fresh_database()
+            url = server.emptied_database()
         return TaskMachine(url, tmp_path)
 
     whole, usual = {"memory": (2_000, 30), "sqlite": (300, 10), "postgresql": (100, 5)}[kind]

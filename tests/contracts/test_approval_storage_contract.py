@@ -73,7 +73,7 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> 
     url = f"sqlite:///{tmp_path}/calls.db"
     if request.param == "postgresql":
         server = request.getfixturevalue("postgres_server")
-        url = await asyncio.to_thread(server.fresh_database)
+        url = await asyncio.to_thread(server.emptied_database)
 
     def make_one() -> Any:
         if request.param == "memory":
@@ -323,7 +323,7 @@ async def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/calls.db"
     server = request.getfixturevalue("postgres_server")
-    found: str = await asyncio.to_thread(server.fresh_database)
+    found: str = await asyncio.to_thread(server.emptied_database)
     return found
 
 

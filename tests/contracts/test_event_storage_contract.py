@@ -29,7 +29,7 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     url = f"sqlite:///{tmp_path}/events.db"
     if kind == "postgresql":
         server: PostgresServer = request.getfixturevalue("postgres_server")
-        url = await asyncio.to_thread(server.fresh_database)
+        url = await asyncio.to_thread(server.emptied_database)
 
     def make_one(max_events: int = 10_000) -> Any:
         made.append(

@@ -30,7 +30,7 @@ STORAGES: dict[str, Callable[[pytest.FixtureRequest], RecordStorage]] = {
         f"sqlite:///{request.getfixturevalue('tmp_path')}/calls.db"
     ),
     "postgresql": lambda request: SQLRecordStorage(
-        request.getfixturevalue("postgres_server").fresh_database()
+        request.getfixturevalue("postgres_server").emptied_database()
     ),
 }
 """One line per storage."""

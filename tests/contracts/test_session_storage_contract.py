@@ -45,7 +45,7 @@ async def store(
         storage = SQLRecordStorage(f"sqlite:///{tmp_path_factory.mktemp('kept')}/calls.db")
     elif request.param == "postgresql":
         server = request.getfixturevalue("postgres_server")
-        storage = SQLRecordStorage(await asyncio.to_thread(server.fresh_database))
+        storage = SQLRecordStorage(await asyncio.to_thread(server.emptied_database))
     made = ToolKnowledgeStore(storage)
     yield made
     await made.close()

@@ -43,7 +43,7 @@ async def storage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         url = f"sqlite:///{tmp_path / 'kept.db'}"
     else:
         server = request.getfixturevalue("postgres_server")
-        url = await asyncio.to_thread(server.fresh_database)
+        url = await asyncio.to_thread(server.emptied_database)
     kept = SQLRecordStorage(url)
     await kept.open()
     yield kept.tasks
