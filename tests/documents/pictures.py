@@ -1,6 +1,6 @@
-"""Where do the pictures of the strategies come from?
+"""Where do the pictures of the strategies, and of a call's way, come from?
 
-Each is drawn from a run of the real controller on a virtual clock. `python -m
+Those of strategies are drawn from runs of the real controller on a virtual clock. `python -m
 tests.documents.pictures` draws them anew; a test compares them with what is committed.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.documents.way import draw_way
 from tool_engine import ConcurrencyConfig
 from tool_engine.testing import TraceCall, plot, simulate
 
@@ -67,6 +68,7 @@ def pictures() -> dict[str, str]:
     drawn["buckets"] = plot(
         simulate(two_buckets(), limited), by="bucket", title="a full bucket holds up nobody else"
     )
+    drawn["way"] = draw_way()
     return {f"{name}.svg": text for name, text in drawn.items()}
 
 

@@ -28,16 +28,21 @@ SCRIPTS = str(Path(sys.executable).parent)
 START_LIMIT = 60.0
 
 
+def read_joined(name: str) -> str:
+    """A file of the page, with its continued lines as one, as its reader takes them."""
+    return re.sub(r"\\\n\s*", " ", block_of(name))
+
+
 def read_unit() -> configparser.RawConfigParser:
     unit = configparser.RawConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read_string(block_of(UNIT))
+    unit.read_string(read_joined(UNIT))
     return unit
 
 
 def read_words(instruction: str) -> list[str]:
     """The words of an instruction of the container file, written as a list."""
-    found = re.search(rf"^{instruction}.*?(\[.*\])$", block_of("Containerfile"), re.MULTILINE)
+    found = re.search(rf"^{instruction}.*?(\[.*\])$", read_joined("Containerfile"), re.MULTILINE)
     assert found is not None
     return [str(word) for word in json.loads(found[1])]
 

@@ -1,0 +1,50 @@
+"""Which lines of a page are too long to be typed, and which of its links lead nowhere?
+
+`make docs` asks this of each page; Sphinx itself looks at links between pages of docs/.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+LONGEST = 88
+"""Characters of a line of code, as wide as a page shows without scrolling."""
+PRINTED = {None, "", "text", "output"}
+"""What is read and not typed: no block, and kinds of blocks that wrap."""
+FENCE = re.compile(r"\s*```+ *([\w-]*)")
+RECORDED = re.compile(r'data: |\{"')
+"""A line of a wire or of a log, which has no other place to be broken."""
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+
+
+def find_long_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield number and reason of each line of code that a page would have to scroll for."""
+    kind: str | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if fence := FENCE.match(line):
+            kind = fence[1] if kind is None else None
+        elif kind not in PRINTED and len(line) > LONGEST and not RECORDED.match(line):
+            yield number, f"a line of code has {len(line)} characters: at most {LONGEST}"
+
+
+def find_broken_links(page: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and reason of each link of a page that leads to no file, or to no heading."""
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        for target in LINK.findall(line):
+            if target.startswith(("https://", "mailto:")):
+                continue
+            name, _, anchor = target.partition("#")
+            place = page.parent / name if name else page
+            if not place.exists():
+                yield number, f"there is no {name}"
+            elif anchor and anchor not in find_anchors(place):
+                yield number, f"{name} has no heading #{anchor}"
+
+
+def find_anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings."""
+    headings = HEADING.findall(page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}

@@ -1,0 +1,45 @@
+"""Does `make docs` find what cannot be typed or followed, and nothing else?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.documents.examples import documents
+from tests.documents.pages import LONGEST, find_broken_links, find_long_lines
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*documents(ROOT), *sorted((ROOT / ".github").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_line_can_be_typed_and_each_link_followed(page: Path) -> None:
+    """A line that a reader types stands on the page without scrolling."""
+    assert list(find_long_lines(page.read_text(encoding="utf-8"))) == []
+    assert list(find_broken_links(page)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_typed"), [("yaml", True), ("console", True), ("output", False)]
+)
+def test_a_long_line(kind: str, is_typed: bool) -> None:
+    """What is typed is short; what is printed, and what stands between blocks, may be long."""
+    long, short = "x" * (LONGEST + 1), "x" * LONGEST
+    text = f"{long}\n\n```{kind}\n{short}\n{long}\ndata: {long}\n```\n\n{long}\n"
+    assert [number for number, _ in find_long_lines(text)] == ([5] if is_typed else [])
+
+
+def test_a_broken_link(tmp_path: Path) -> None:
+    """A file that is not there and a heading that is not there; the internet is not asked."""
+    (tmp_path / "other.md").write_text("# What it is, and why\n", encoding="utf-8")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Here\n[a](https://example.org/x) [b](other.md#what-it-is-and-why) [c](#here)\n"
+        "[d](missing.md)\n![e](other.md#gone)\n",
+        encoding="utf-8",
+    )
+    assert list(find_broken_links(page)) == [
+        (3, "there is no missing.md"),
+        (4, "other.md has no heading #gone"),
+    ]
