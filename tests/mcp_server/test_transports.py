@@ -560,6 +560,16 @@ def test_what_is_installed_starts_elsewhere_as_here(tools: Path, tmp_path: Path)
     assert [*elsewhere.iterdir()] == []
 
 
+def test_what_chooses_no_tool_is_said(tools: Path) -> None:
+    """A client would see an empty list, and no reason."""
+    words = ["--tool", "shuot", "--tool", "sh*", "--tag", "loud"]
+    ran = warm.run(words_of(tools, "mcp", "serve", *words))
+    assert ran.stderr.splitlines() == [
+        "--tool shuot chooses no tool now; did you mean 'shout'?",
+        "--tag loud chooses no tool now",
+    ]
+
+
 async def test_a_program_serves_a_short_list(tools: Path) -> None:
     """`mcp serve --mode search` lists two tools, and `mcp install` writes it down."""
     command = parameters(*words_of(tools, "mcp", "serve", "--mode", "search"))

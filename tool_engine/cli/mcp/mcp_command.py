@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -234,6 +235,7 @@ async def _serve_clients(
         mode=options.mode,
         approvals=_choose_approvals(engine, options),
     )
+    _warn_of_nothing(engine, options)
     engine.subscribe(_write_waiting, ToolEngineEventType.APPROVAL_REQUESTED)
     engine.tasks.serve()
     if address is None:
@@ -250,6 +252,17 @@ async def _serve_clients(
         max_open=options.max_open,
         on_ready=lambda url: sys.stderr.write(f"serving {len(server.names)} tools at {url}\n"),
     )
+
+
+def _warn_of_nothing(engine: ToolEngine, options: ServeOptions) -> None:
+    """Say which options choose no tool; one of a server that is away may still come."""
+    names = engine.list_names()
+    tags = sorted({tag for tool in engine.list_all() for tag in tool.tags})
+    for option, words, known in (("--tool", options.names, names), ("--tag", options.tags, tags)):
+        for word in words:
+            if not any(fnmatchcase(each, word) for each in known):
+                hint = suggest_near(word, known)
+                sys.stderr.write(visible(f"{option} {word} chooses no tool now{hint}") + "\n")
 
 
 def _choose_approvals(engine: ToolEngine, options: ServeOptions) -> str:
