@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
+
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,17 +68,14 @@ def run(source: str, folder: Path, *words: str) -> subprocess.CompletedProcess[s
     conftest = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
     (folder / "conftest.py").write_text(conftest.replace("GRACE = 2.0", "GRACE = 0.05"))
     (folder / "test_it.py").write_text(source)
-    return subprocess.run(
+    return warm.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words),
+            *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:langsmith_plugin", *words),
             *("--rootdir", str(folder), "-o", "asyncio_mode=auto", "-c", "/dev/null"),
             str(folder),
         ],
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "300"},  # the summary has one line for each test
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=50,
     )
 

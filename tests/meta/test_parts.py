@@ -69,7 +69,7 @@ async def test_what_is_late_runs_again_alone(
 ) -> None:
     """A heartbeat that fails beside others is judged alone, and fails the run if it fails there."""
     (tmp_path / "test_late.py").write_text(late)
-    words = ("-o", f"cache_dir={tmp_path}/cache")
+    words = ("-o", f"cache_dir={tmp_path}/cache", "-p", "no:langsmith_plugin")
     part = Part("late", [str(tmp_path / "test_late.py")], words, is_timed=True)
     environment = {**os.environ, "COVERAGE_FILE": f"{tmp_path}/coverage"}
     assert await run_all([part], [], environment, warm._server()) == code

@@ -41,7 +41,9 @@ def tree(tmp_path: Path) -> Tree:
         (root / folder).mkdir(parents=True)
     (root / MODULE).write_text("VALUES = [1, 2]\n")
     (root / "tests" / "test_it.py").write_text(TESTS)
-    (root / "pyproject.toml").write_text("")
+    # As in the project's own: that plugin takes as long as all the rest.
+    settings = "[tool.pytest.ini_options]\naddopts = '-p no:langsmith_plugin'\n"
+    (root / "pyproject.toml").write_text(settings)
     return Tree(tmp_path / "copy", root)
 
 

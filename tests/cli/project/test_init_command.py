@@ -44,7 +44,8 @@ def test_each_step_that_is_printed_works(place: Path, command: Command) -> None:
 def test_its_own_tests_pass_wherever_pytest_is_started(place: Path, command: Command) -> None:
     assert command("init", "mine").code == 0
     for folder, target in ((place / "mine", "tests"), (place, "mine/tests")):
-        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", target]
+        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:langsmith_plugin"]
+        words.append(target)
         ended = warm.run(words, cwd=folder, imports=("pytest", "pytest_asyncio.plugin"))
         assert ended.returncode == 0, ended.stdout
         assert "2 passed" in ended.stdout
