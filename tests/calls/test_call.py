@@ -31,8 +31,8 @@ def test_a_call_that_has_not_ended() -> None:
 def test_attempts() -> None:
     """A call without a slot ran nothing; each retry is one attempt more."""
     assert make().attempts == 0
-    assert make(slot=object()).attempts == 1
-    assert make(slot=object(), retries=2).attempts == 3
+    assert make(held=object()).attempts == 1
+    assert make(held=object(), retries=2).attempts == 3
 
 
 def test_priority_and_timeout_without_a_tool() -> None:

@@ -35,8 +35,17 @@ def record(**keys: Any) -> ToolCallRecord:
 
 def entry(serial: int) -> CallEntry:
     return CallEntry(
-        *("echo", b"", b"", 0.0, True, None, None, "direct", None, None, NOW, 0.0),
-        *(None, None, None, True, None, 0.0, 1, 5, None, None, serial),
+        "echo",
+        b"",
+        b"",
+        0.0,
+        NOW,
+        0.0,
+        call_id=None,
+        facts=None,
+        tool=None,
+        serial=serial,
+        priority=5,
     )
 
 

@@ -104,6 +104,10 @@ class ToolConcurrencyController(KnownArguments):
         self.on_configure.append(user.forget_plans)
         self._layout.on_limit_adapted = user.note_limit
 
+    def share_pool(self) -> SlotPool | None:
+        """Return what plain calls change as the methods below do; None: a subclass has its own."""
+        return self._pool if type(self) is ToolConcurrencyController else None
+
     def admit_nowait(  # noqa: C901 - the path of every call, without a step in between
         self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
     ) -> ConcurrencySlot | None:
@@ -111,8 +115,7 @@ class ToolConcurrencyController(KnownArguments):
 
         `now`, on the controller's clock, saves a caller that knows it another look.
         """
-        lane = request.spot
-        if lane is None or lane.is_gone:
+        if (lane := request.spot) is None or lane.is_gone:
             lane = request.spot = self._open_lane(request)
         if now is None:
             now = self._clock()
@@ -286,13 +289,13 @@ class ToolConcurrencyController(KnownArguments):
         timeout: float | None = None,
     ) -> SlotBlock:
         """Acquire on entry and releases on exit; arguments and errors as for `acquire`."""
+        own = self.config, bucket, context, priority, key, weight, timeout
         if context is None and priority is None and key is None and timeout is None and weight == 1:
             request = self._requests.get(bucket)
             if request is None:
-                request = self._requests[bucket] = AdmissionRequest.of(self.config, bucket)
+                request = self._requests[bucket] = AdmissionRequest.of(*own)
         else:
-            config = self.config
-            request = AdmissionRequest.of(config, bucket, context, priority, key, weight, timeout)
+            request = AdmissionRequest.of(*own)
         return SlotBlock(self, request)
 
     # Lending: the slot of a call that waits for a call of its own, so that none deadlocks.
@@ -398,8 +401,7 @@ class ToolConcurrencyController(KnownArguments):
     def pause_bucket(self, name: str, seconds: float) -> None:
         """Give no slots of a bucket for `seconds`, at most `max_bucket_pause`; calls wait.
 
-        What a server asks for with `Retry-After`. A shorter pause does not end a longer one, but
-        0 does.
+        As servers ask with `Retry-After`. A shorter pause does not end a longer one, but 0 does.
         """
         bucket = self._layout.bucket(name)
         if not seconds > 0:

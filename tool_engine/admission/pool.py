@@ -74,6 +74,7 @@ class SlotPool:
         "layout",
         "leases",
         "limit",
+        "look_at",
         "most_used",
         "most_waiting",
         "parked",
@@ -81,6 +82,7 @@ class SlotPool:
         "rejected",
         "rejected_in_queue",
         "released",
+        "room",
         "timed_out",
         "timed_out_in_queue",
         "turned_away",
@@ -97,6 +99,8 @@ class SlotPool:
         self.layout = Layout(config)
         self.leases: Any = None
         """The `LeaseDesk`; None: all limits are this process's own."""
+        self.look_at = inf
+        """From then on, a look at what is on lease comes before the next slot."""
         self.queue = Queue(self.layout, clock, self._wake_later, self._expire_waiter)
         self.idle: list[asyncio.Future[None]] = []
         """Those who wait until nothing runs and nothing waits."""
@@ -107,18 +111,15 @@ class SlotPool:
         to list each would cost more than to give it."""
         self.acquired = 0
         """Slots given; a parked one that is taken again counts again."""
-        self.released = 0
-        self.held_seconds = 0.0
-        self.parked = self.zombies = self.bypass_active = 0
+        self.released, self.held_seconds = 0, 0.0
+        self.parked = self.zombies = self.bypass_active = self.most_waiting = 0
         self.rejected = 0
         """Calls refused without waiting."""
         self.turned_away = 0
         """Those of them that stood in line for a moment."""
         self.granted = self.timed_out_in_queue = self.cancelled = self.rejected_in_queue = 0
         """Waits that ended: with a slot, by their time, by a cancellation, by the controller."""
-        self.timed_out = 0
-        """Calls whose time ran out, waiting or running."""
-        self.most_waiting = 0
+        self.timed_out = 0  # calls whose time ran out, waiting or running
         self.use(config)
 
     def use(self, config: ConcurrencyConfig) -> None:
@@ -126,6 +127,7 @@ class SlotPool:
         self.config = config
         self.limit = config.max_concurrent
         self.aging = config.aging_interval if config.strategy == "priority" else None
+        self.update_gate()
 
     # A slot is taken, and given back.
 
@@ -269,8 +271,10 @@ class SlotPool:
         self.update_gate()
 
     def update_gate(self) -> None:
-        """Take note of a change of the gate, or of how many zombies there may be."""
+        """Take note of a change of the gate, the limits, or how many zombies there may be."""
         self.is_shut = self.gate.update(self.zombies, self.config.max_zombies)
+        # For who looks at nothing else: none, where the gate or the strategy has a say.
+        self.room = -1 if self.is_shut or self.aging is not None else self.limit
 
     # A wait begins, and ends once: granted, refused, or given up.
 

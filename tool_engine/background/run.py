@@ -248,15 +248,15 @@ class TaskRun(msgspec.Struct, eq=False):
         Raises:
             AdmissionError: The task has to end, or the engine is closed.
         """
-        call.slot, self.slot = self.slot, None
-        if call.slot is None:
+        call.held, self.slot = self.slot, None
+        if call.held is None:
             self.kept.state = replace(self.kept.state, call_id=call.call_id)
-            call.slot = await self._wait_for_slot(request, queued, call.call_id)
+            call.held = await self._wait_for_slot(request, queued, call.call_id)
         try:
             await self._begin_task(call)
         except BaseException:
             self._engine.controller.release(call.slot, outcome=None)
-            call.slot = None
+            call.held = None
             raise
         return call.slot
 

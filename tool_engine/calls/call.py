@@ -21,6 +21,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 from msgspec.structs import force_setattr
 
+from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.approval.scopes import narrow_scope
 from tool_engine.backends.task import ABORTED, LEASE_LOST, STOPPED, SUPERSEDED, ToolTask
 from tool_engine.calls.failure import Failure, failure_of
@@ -81,8 +82,12 @@ class Call(msgspec.Struct, eq=False):
     """A copy of the arguments as they came, as MessagePack, for the record."""
     context: ToolExecutionContext
     plan: Plan | None = None
-    slot: Any = None
-    """Its `Slot`, once it has one."""
+    held: Any = None
+    """Its slot, if that was made."""
+    lane: Any = None
+    """Where a slot is counted for it that nothing has looked at so far: see `slot`."""
+    arrival: int = 0
+    began: float = 0.0
     run: Any = None
     """The `Run` that is waiting, if one is."""
     bell: Any = None
@@ -120,6 +125,16 @@ class Call(msgspec.Struct, eq=False):
     """The alias by which the tool was called; None: by its name."""
     seen: tuple[Tool, VisibleCall] | None = None
     """The call as it may be shown, and the tool that determined this; set at the first use."""
+
+    @property
+    def slot(self) -> Any:
+        """Its `Slot`, once it has one; that of a plain call is made when it is first asked for."""
+        if self.held is None and self.lane is not None and self.plan is not None:
+            request = self.plan.request
+            self.held = ConcurrencySlot(
+                self.lane, request.weight, self.arrival, self.began, request, self.call_id
+            )
+        return self.held
 
     def name_tool(self, tool: Tool) -> str:
         """Return the name of its tool, which it bears from here on, and note an alias."""
@@ -301,7 +316,7 @@ class Call(msgspec.Struct, eq=False):
     @property
     def deadline(self) -> float:
         """The deadline on the loop's clock of a call that has its slot."""
-        return self.deadline_from(self.slot.acquired_at)
+        return self.deadline_from((self.held or self.slot).acquired_at)
 
     def bind_run(self, run: Run, plan: Plan) -> None:
         """Let a run call the executor, with the arguments that the run holds, and the context."""

@@ -78,7 +78,7 @@ class CallEnding:
         call.run = None  # the run knows its call: without a cycle both are freed at once
         if call.reports is not None:
             call.reports.end()
-        metadata = {**facts, "call_id": call.call_id}
+        metadata = facts | {"call_id": call.call_id}
         if queue_wait:
             metadata["queue_wait"] = queue_wait
         if call.inside is not None and (said := _said_inside(call.inside)) is not None:
@@ -95,25 +95,25 @@ class CallEnding:
             call.params,
             kept,
             seconds,
+            date,
+            now - self._dated,
+            call.call_id,
+            facts,
+            plan.tool,
+            call.serial,
+            request.priority,
             True,
             None,
+            None,
+            True,
+            queue_wait,
+            attempts,
+            request.key,
             context.caller_id,
             context.caller_type,
             context.conversation_id,
             context.workflow_id,
-            date,
-            now - self._dated,
-            call.call_id,
             context.parent_call_id,
-            None,
-            True,
-            facts,
-            queue_wait,
-            attempts,
-            request.priority,
-            request.key,
-            plan.tool,
-            call.serial,
             context.session_id,
             context.task_id,
         )
@@ -126,6 +126,33 @@ class CallEnding:
             done, whole = ToolEngineEventType.EXECUTION_COMPLETED, kept if limited is None else None
             self.publish(call, done, result, kept=whole)
         return result
+
+    def succeed_plainly(
+        self, call: Call, plan: Plan, seconds: float, ready: Ready, now: float
+    ) -> ToolExecutionResult:
+        """End a call by a caller without a context; see `PlainCalls`."""
+        _, output, kept = ready
+        date = self._date if now < self._next_date else self._read_date(now)
+        call_id, name, facts = call.call_id, call.tool_name, plan.facts
+        self._append(
+            CallEntry(
+                name,
+                call.params,
+                kept,
+                seconds,
+                date,
+                now - self._dated,
+                call_id,
+                facts,
+                plan.tool,
+                call.serial,
+                plan.request.priority,
+            )
+        )
+        # A copy that is changed costs half of a dict display.
+        metadata = facts.copy()
+        metadata["call_id"] = call_id
+        return ToolExecutionResult(True, name, output, None, None, [], seconds, date, metadata)
 
     def fail(self, call: Call, failure: Failure, seconds: float = 0.0) -> ToolExecutionResult:
         """End a call that did not succeed."""
@@ -187,30 +214,31 @@ class CallEnding:
         whole: bytes | None = None,
     ) -> None:
         context, metadata = call.context, result.metadata
+        plan, slot = call.plan, call.slot
         entry = CallEntry(
             call.tool_name,
             call.params,
             kept,
             result.execution_time,
+            date,
+            0.0,
+            call.call_id,
+            None if plan is None else plan.facts,
+            None if plan is None else plan.tool,
+            call.serial,
+            call.priority,
             result.is_success,
             result.error,
+            result.error_type,
+            slot is not None,
+            metadata["queue_wait"],
+            metadata["attempts"],
+            None if slot is None else slot.request.key,
             context.caller_id,
             context.caller_type,
             context.conversation_id,
             context.workflow_id,
-            date,
-            0.0,
-            call.call_id,
             context.parent_call_id,
-            result.error_type,
-            call.slot is not None,
-            None if call.plan is None else call.plan.facts,
-            metadata["queue_wait"],
-            metadata["attempts"],
-            call.priority,
-            None if call.slot is None else call.slot.request.key,
-            None if call.plan is None else call.plan.tool,
-            call.serial,
             context.session_id,
             context.task_id,
             whole,

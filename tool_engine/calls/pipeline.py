@@ -13,6 +13,7 @@ import asyncio
 from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine
 from functools import partial
+from importlib import import_module
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -46,7 +47,6 @@ from tool_engine.calls.plan import Plan, Planner
 from tool_engine.calls.present import QUEUED, PresentCalls, StoppedError, Wait
 from tool_engine.calls.progress import take_report
 from tool_engine.calls.retrying import Retries
-from tool_engine.calls.returned_value import Ready
 from tool_engine.calls.sharing import Flight, Flights
 from tool_engine.calls.uses import is_use, take_uses
 from tool_engine.errors import (
@@ -97,12 +97,11 @@ class Pipeline:
         self._planner = planner
         self._controller = controller
         self._runs = runs
-        self._local = local
         self._ending = ending
         self._bus, self.note_limit = bus, partial(bus.tell_trouble, "limit_adapted")
         self._prefix = self.id_prefix = id_prefix
         self._plans: dict[str, Plan] = {}
-        self._retries = Retries(controller, runs, ending, self._suspend_run)
+        self._retries = Retries(controller, runs, ending, self._suspend_run, local)
         self.present = PresentCalls(id_prefix, runs, self._retries.pauses)
         self.end_lost = self.present.end_lost
         self._flights = Flights(ending, self.present)
@@ -113,6 +112,9 @@ class Pipeline:
         self._disowned: EngineClosedError | None = None
         self.home_loop = HomeLoop(engine)
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Loaded with the first engine, as a module that imports the package needs none.
+        plain = import_module("tool_engine.calls.plain_calls")
+        self._take_plain, self._make_wires, self._wires = plain.take_plain, plain.make_wires, None
         self._time: Callable[[], float] = monotonic
         controller.attach(self)
 
@@ -137,7 +139,7 @@ class Pipeline:
 
         Calls that wait for a limit of their tool wait for what it is now.
         """
-        self._plans = {}
+        self._plans.clear()
         names = self._controller.tools_in_line()
         tools = [tool for tool in map(self._find, names) if tool is not None]
         config = self._controller.config
@@ -146,12 +148,13 @@ class Pipeline:
     def close(self) -> None:
         """End every call from now on as `engine_closed`."""
         self._is_closed = True
-        self._plans = {}
+        self._plans.clear()
         self.consents.close()
 
     def disown(self, error: EngineClosedError) -> None:
         """Raise the error for every call from now on, and record nothing."""
-        self._plans, self._disowned = {}, error
+        self._plans.clear()
+        self._disowned = error
         self.home_loop.forget()
 
     def abort(self) -> None:
@@ -171,6 +174,10 @@ class Pipeline:
         begun: BegunCall | Flight | None = None,
     ) -> ToolExecutionResult:
         """Take one call through all steps, or one that was `begun` through what is left of them."""
+        if context is None is on_progress and call_id is None and self._wires is not None:
+            done = self._take_plain(self._wires, tool_name, params)
+            if done is not None:
+                return await self._complete_call(*done) if type(done) is tuple else done
         context = ANONYMOUS if context is None is on_progress else context_of(context, on_progress)
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
             return await self._execute_at_home(tool_name, params, context, call_id)
@@ -192,33 +199,46 @@ class Pipeline:
         else:
             call, plan, arguments = begun.call, begun.plan, begun.arguments
         request, asked = plan.request, context._task or self._controller  # noqa: SLF001 - its own
-        if (context is not ANONYMOUS or plan.is_special) and call.slot is None:
+        if (context is not ANONYMOUS or plan.is_special) and call.held is None:
             parent = None if parent is _UNASKED else parent
             if begun is None and not self.consents.is_free(call, plan, arguments):
                 plan, arguments = await self._prepare_call(call, params, packed, arguments, parent)
                 if call.result is not None:
                     return call.result
             request = plan.choose_request(self._controller.config, context, arguments, parent)
-        call.slot = slot = asked.admit_nowait(request, self._time(), call.call_id)
+        call.held = slot = asked.admit_nowait(request, self._time(), call.call_id)
         if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
             return call.ended()
         try:
             if self._bus.has_subscribers:
-                self._announce_start(call, slot)
-            deadline = slot.acquired_at + plan.timeout if context is ANONYMOUS else call.deadline
+                self._controller.watch(slot)
+                self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
+            deadline = call.deadline_from(slot.acquired_at)
             run = ToolTask(loop, deadline, self._runs, call, plan.direct, arguments)
             if plan.direct is None:
                 call.bind_run(run, plan)
-            if not run.start(task_of(loop)):
+            run.start(task_of(loop))
+        except BaseException:
+            self.end_broken(call, slot)
+            raise
+        return await self._complete_call(call, plan, slot, run)
+
+    async def _complete_call(
+        self, call: Call, plan: Plan, slot: Slot, run: ToolTask
+    ) -> ToolExecutionResult:
+        """Take a call whose tool has begun to its end."""
+        try:
+            if not run.is_done:
                 await self._suspend_run(call, plan, slot, run)
             if run.is_troubled or (output := plan.ready(run.value)) is None:
-                run, output = await self._finish_run(call, plan, slot, run)
+                run, output = await self._retries.finish_run(call, plan, slot, run)
         except BaseException:
-            self._end_broken(call, slot)
+            self.end_broken(call, slot)
             raise
-        if output is not None and not self._controller.release(slot, now := self._time()):
-            return self._ending.succeed(call, plan, slot, output, now)
-        return self._end_failed(call, slot, run, self._time())
+        now = self._time()
+        if output is None or self._controller.release(slot, now):
+            return self._end_failed(call, slot, run, now)
+        return self._ending.succeed(call, plan, slot, output, now)
 
     async def _fail_checked(
         self, call: Call, failure: Failure, packed: bytes
@@ -499,10 +519,10 @@ class Pipeline:
             if slot is None:
                 self._ending.fail(call, call.cancelled)
             else:
-                self._end_broken(call, slot)
+                self.end_broken(call, slot)
             raise
         if not isinstance(now, Failure):
-            call.slot = slot
+            call.held = slot
             return slot
         call.waited = self._time() - wait.began
         if slot is not None:
@@ -529,13 +549,11 @@ class Pipeline:
         self._loop = loop
         # Its clock, without the detour through a method where that is the same.
         is_plain = type(loop).time is asyncio.BaseEventLoop.time
-        self._time = monotonic if is_plain else loop.time
-        self._ending.use_clock(self._time)
+        self._time = clock = monotonic if is_plain else loop.time
+        self._ending.use_clock(clock)
+        parts: Any = (self._bus, self._plans, self, self._prefix, self._runs, self._ending)
+        self._wires = self._make_wires(self._controller, loop, clock, *parts)
         return True
-
-    def _announce_start(self, call: Call, slot: Slot) -> None:
-        self._controller.watch(slot)
-        self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
 
     def _suspend_run(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
         """Return the run, which is visible, and can be ended, from here on."""
@@ -545,34 +563,11 @@ class Pipeline:
             slot.on_superseded = call.supersede
         return run
 
-    def _end_broken(self, call: Call, slot: Slot) -> None:
+    def end_broken(self, call: Call, slot: Slot) -> None:
+        """End a call that its caller broke off."""
         call.break_off()
         self._controller.release(slot, outcome=None)
         self._ending.fail(call, call.cancelled)
-
-    async def _finish_run(
-        self, call: Call, plan: Plan, slot: Slot, run: ToolTask
-    ) -> tuple[ToolTask, Ready | None]:
-        """Run a failed tool again, or complete its output; return the last run and the output."""
-        if run.is_troubled and plan.retry is not None:
-            run = await self._retries.run(call, plan, plan.retry, slot, run)
-        if run.is_troubled:
-            return run, None
-        output = plan.ready(run.value)
-        if output is None:
-            run = await self._make_ready(call, plan, slot, run)
-            output = None if run.is_troubled else run.value
-        return run, output
-
-    async def _make_ready(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
-        """Make and check the JSON form of a tool's value, within the rest of its time."""
-        asks = {"function": partial(plan.ready_in_thread, call.note_misfits, run.value)}
-        ask = self._local.in_thread
-        asking = ToolTask(get_running_loop(), run.deadline, self._runs, call, ask, asks)
-        asking.leaves_on_cancel = True
-        if not asking.start(task_of(get_running_loop())):
-            await self._suspend_run(call, plan, slot, asking)
-        return asking
 
     def _end_failed(self, call: Call, slot: Slot, run: Run, now: float) -> ToolExecutionResult:
         """End a call whose tool failed, whose slot was lost, or whose caller need not wait."""

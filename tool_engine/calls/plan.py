@@ -76,6 +76,7 @@ class Plan:
         "has_secrets",
         "is_elsewhere",
         "is_keyed",
+        "is_plain",
         "is_shared",
         "is_special",
         "leaves_on_cancel",
@@ -107,8 +108,8 @@ class Plan:
         self.runs = executor if runs is None else runs
         """The executor as registered, without wrappers."""
         # Without an executor every call takes the way on which that is found out.
-        is_plain = executor is not None and tool.background != "required"
-        self.accept = accept if is_plain else _accept_nothing
+        can_run = executor is not None and tool.background != "required"
+        self.accept = accept if can_run else _accept_nothing
         """Returns the validated arguments if there are no findings about them, else None."""
         self.accept_task = accept if executor is not None else _accept_nothing
         """The same for the call of a task, which some tools demand."""
@@ -135,6 +136,8 @@ class Plan:
         """Whether a call outside any session cannot take the shortest way."""
         self.has_secrets = bool(secret_names(tool))
         """Whether the definition declares some."""
+        self.is_plain = not (self.is_special or request.is_bypass)
+        """Whether a call can go the way of `plain_calls`."""
         self.request = request
         self.bucket = tool.bucket
         self.facts: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""When, and how often, does a failed tool run again?"""
+"""When, and how often, does a failed tool run again, and how does its last value get read?"""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import asyncio
 from asyncio import get_running_loop
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from random import random
 
+from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask, task_of
 from tool_engine.calls.call import Call, attempt_of, end_of
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.plan import Plan
+from tool_engine.calls.returned_value import Ready
 from tool_engine.interfaces import AdmissionController, Slot
 from tool_engine.model.tool import RetryPolicy
 
@@ -27,6 +30,7 @@ class Retries:
         runs: Keeps the runs.
         ending: Reports each further attempt.
         suspend: Lets others see a call that waits.
+        local: Reads in a thread what takes time.
     """
 
     def __init__(
@@ -35,11 +39,13 @@ class Retries:
         runs: Runs,
         ending: CallEnding,
         suspend: Suspend,
+        local: LocalBackend,
     ) -> None:
         self._controller = controller
         self._runs = runs
         self._ending = ending
         self._suspend = suspend
+        self._local = local
         self.pauses: set[Call] = set()
         """The calls between two attempts."""
 
@@ -47,6 +53,29 @@ class Retries:
         """End the pauses, and with them the calls, as `engine_closed`."""
         for call in self.pauses:
             call.end_pause(ABORTED)
+
+    async def finish_run(
+        self, call: Call, plan: Plan, slot: Slot, run: ToolTask
+    ) -> tuple[ToolTask, Ready | None]:
+        """Run a failed tool again, or complete its output; return the last run and the output."""
+        output: Ready | None = None
+        if run.is_troubled and plan.retry is not None:
+            run = await self.run(call, plan, plan.retry, slot, run)
+            output = None if run.is_troubled else plan.ready(run.value)
+        if run.is_troubled or output is not None:
+            return run, output
+        asking = await self._ask_for_output(call, plan, slot, run)
+        return asking, None if asking.is_troubled else asking.value
+
+    async def _ask_for_output(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
+        """Make and check the JSON form of a tool's value, within the rest of its time."""
+        loop, ask = get_running_loop(), self._local.in_thread
+        asks = {"function": partial(plan.ready_in_thread, call.note_misfits, run.value)}
+        asking = ToolTask(loop, run.deadline, self._runs, call, ask, asks)
+        asking.leaves_on_cancel = True
+        if not asking.start(task_of(loop)):
+            await self._suspend(call, plan, slot, asking)
+        return asking
 
     async def run(
         self, call: Call, plan: Plan, retry: RetryPolicy, slot: Slot, run: ToolTask

@@ -26,6 +26,7 @@ Ready = tuple[LimitedOutput | None, dict[str, Any], bytes]
 Note = Callable[[list[ValidationError]], None]
 """Takes what differs in an output that is returned all the same."""
 _ATOMS: Final = PLAIN - {list}
+_SHORT: Final = _ATOMS - {str}
 _AT_ONCE: Final = 16_384
 """Bytes of an output that is checked on the event loop; a larger one is checked in a thread."""
 
@@ -39,14 +40,22 @@ class Readying(NamedTuple):
     """Makes the output of any value, or raises why there is none; may take its time."""
 
 
-def ready_at_once(value: Any) -> Ready | None:
+def ready_at_once(  # noqa: PLR0911 - the shortest way out of each kind of value
+    value: Any,
+) -> Ready | None:
     """Return a tool's value as its output and as its record keeps it.
 
     None if a part of it must be asked for its JSON form, or has none, or that is perhaps very
     large: see `ready_in_thread`.
     """
+    if (kind := type(value)) in _SHORT:
+        short = {"result": value}
+        try:
+            return None, short, pack_plain(short)
+        except OverflowError:
+            return None, short, take_snapshot(short)
     returned = value
-    if (kind := type(value)) is not dict:
+    if kind is not dict:
         if kind in PLAIN:
             if kind is str and len(value) > LONG:
                 return None

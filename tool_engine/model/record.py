@@ -145,30 +145,31 @@ class CallEntry(msgspec.Struct, gc=False):
     params: bytes
     result: bytes
     execution_time: float
-    is_success: bool
-    error: str | None
-    caller_id: str | None
-    caller_type: str
-    conversation_id: str | None
-    workflow_id: str | None
     date: datetime
     """The start of the millisecond in which the call ended, or of a part of it."""
     after: float
     """Seconds from `date` until the call ended."""
     call_id: str | None
-    parent_call_id: str | None
-    error_type: str | None
-    reached_executor: bool
     facts: dict[str, Any] | None
     """Facts shared by all calls of a plan: `bucket`, `generation`; None without a plan."""
-    queue_wait: float
-    attempts: int
-    priority: int
-    key: str | None
     tool: Tool | None
     """The definition that the call ran on, which names the secret parameters."""
     serial: int
     """Counts the entries of this process."""
+    priority: int
+    # What most calls have in common has its value here: to pass it on costs more than to keep it.
+    is_success: bool = True
+    error: str | None = None
+    error_type: str | None = None
+    reached_executor: bool = True
+    queue_wait: float = 0.0
+    attempts: int = 1
+    key: str | None = None
+    caller_id: str | None = None
+    caller_type: str = "unknown"
+    conversation_id: str | None = None
+    workflow_id: str | None = None
+    parent_call_id: str | None = None
     session_id: str | None = None
     task_id: str | None = None
     whole: bytes | None = None

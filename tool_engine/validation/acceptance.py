@@ -189,7 +189,29 @@ def choose_accept_packed(
     from tool_engine.validation.typed_reader import reader_of
 
     read = reader_of(schema)
-    return accept if read is None else _accept_at_once(read, accept, defaults)
+    if read is None:
+        return accept
+    how = _accept_flat if is_sealed(schema, containers=1) else _accept_at_once
+    return how(read, accept, defaults)
+
+
+def _accept_flat(
+    read: Callable[[bytes], dict[str, Any]],
+    judge: AcceptPacked,
+    defaults: Mapping[str, Any],
+) -> AcceptPacked:
+    most = min(LARGE, MAX_VALUES)
+
+    def accept(params: Any, packed: bytes) -> dict[str, Any] | None:
+        try:
+            # A dict compares its keys itself, and what is no container has no part to lose.
+            if type(params) is dict and len(packed) < most and (plain := read(packed)) == params:
+                return {**defaults, **plain} if defaults else plain
+        except Exception:  # noqa: BLE001 - foreign objects may raise anything when compared
+            return judge(params, packed)
+        return judge(params, packed)
+
+    return accept
 
 
 def _accept_at_once(

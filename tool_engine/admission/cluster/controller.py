@@ -15,6 +15,7 @@ import msgspec
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits, limits_of, read_limits
 from tool_engine.admission.cluster.member import ClusterMember
 from tool_engine.admission.controller import ToolConcurrencyController
+from tool_engine.admission.pool import SlotPool
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.config import ConcurrencyConfig
@@ -42,7 +43,7 @@ class ClusterController(ToolConcurrencyController):
         clock: Seconds, monotonic.
     """
 
-    __slots__ = ("_look_at", "_lost_slots", "lost", "member")
+    __slots__ = ("_lost_slots", "lost", "member")
 
     def __init__(
         self,
@@ -53,10 +54,14 @@ class ClusterController(ToolConcurrencyController):
     ) -> None:
         super().__init__(config, clock=clock, leases=member)
         self.member, self._lost_slots = member, member.lost_slots
-        self._look_at = 0.0
+        self._pool.look_at = 0.0
         member.on_adopt = self._adopt_limits
         self.lost = 0
         """How many calls have ended whose units others may have had by then."""
+
+    def share_pool(self) -> SlotPool | None:
+        """Return what plain calls change as the methods below do, until the next look."""
+        return self._pool if type(self) is ClusterController else None
 
     def admit_nowait(
         self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
@@ -64,7 +69,7 @@ class ClusterController(ToolConcurrencyController):
         """Give a slot if the call may run at once, else None; never waits and never raises."""
         if now is None:
             now = self._clock()
-        if now >= self._look_at:
+        if now >= self._pool.look_at:
             self._look_at_clock(now)
         return _admit_nowait(self, request, now, call_id)
 
@@ -74,7 +79,7 @@ class ClusterController(ToolConcurrencyController):
         """Give the slot back; return True if its units were lost before."""
         if now is None:
             now = self._clock()
-        if now >= self._look_at:
+        if now >= self._pool.look_at:
             self._look_at_clock(now, slot)
         _release(self, slot, now, outcome=outcome)
         if self._lost_slots and self.member.end_lost(slot):
@@ -85,7 +90,7 @@ class ClusterController(ToolConcurrencyController):
     def park(self, slot: ConcurrencySlot) -> None:
         """Lend a slot out, if it is not lost by then."""
         now = self._clock()
-        if now >= self._look_at:
+        if now >= self._pool.look_at:
             self._look_at_clock(now, slot)
         super().park(slot)
 
@@ -163,7 +168,7 @@ class ClusterController(ToolConcurrencyController):
 
     def _look_at_clock(self, now: float, slot: ConcurrencySlot | None = None) -> None:
         # Not at each call: a clock that goes on while the machine sleeps may take a microsecond.
-        self._look_at = now + _OFTEN
+        self._pool.look_at = now + _OFTEN
         if slot is not None:
             # A call that never waited is not listed, and may be what this process stood still in.
             self._pool.show(slot)
