@@ -17,7 +17,7 @@ from tool_engine import (
     ToolExecutionResult,
 )
 
-BOUND = 60.0
+BOUND = 100.0
 """Seconds after which a test has failed."""
 HANDLERS = '''
 import asyncio, contextlib, os, signal, subprocess, sys, time
@@ -74,6 +74,9 @@ async def anap(text):
     return text
 def report(text, context):
     for number in range(int(text)): context.report_progress(number + 1, int(text))
+    return text
+async def say(text, context):
+    context.log(f"I am {text}")
     return text
 def path(text): return [os.environ.get("GREETING"), os.environ.get("CUDA_VISIBLE_DEVICES")]
 '''

@@ -24,7 +24,7 @@ from tests.ray_cluster import RayCluster, is_alive, tree_of
 
 pytestmark = pytest.mark.ray
 ROUNDS = 20 if IS_WHOLE else 1
-SOON = 10.0
+SOON = 30.0
 """Seconds in which what happens at once has happened, on a busy machine too."""
 
 

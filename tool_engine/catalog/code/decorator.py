@@ -54,10 +54,13 @@ class ToolDecorator:
             description: What the tool does; None: the docstring's text.
             category: The tool's category.
             tags: The tool's tags.
-            **definition_keys: Any other key of a definition, such as `timeout` or `effect`.
+            **definition_keys: Any other key of a definition, such as `timeout` or `effect`; and
+                `isolation`, where the function is imported anew and runs apart, with the keys of
+                `entry.config` that it has, such as `resources`.
 
         Raises:
-            DefinitionError: The function does not say enough; the message names the parameter.
+            DefinitionError: The function does not say enough; the message names the parameter. Or
+                it runs apart, and nothing else can import it.
 
         Example:
             >>> engine = ToolEngine()
@@ -72,14 +75,19 @@ class ToolDecorator:
         def register(function: _Function) -> _Function:
             # Loaded on first use: not every program reads signatures, hints and docstrings.
             reading = import_module("tool_engine.catalog.code.function")
+            is_apart = "isolation" in definition_keys
+            keys = reading.read_apart(function, definition_keys) if is_apart else definition_keys
             made = reading.tool_from_function(
                 function,
                 name=name,
                 description=description,
                 category=category,
                 tags=tags,
-                **definition_keys,
+                **keys,
             )
+            if is_apart:
+                self.register_tool(made)
+                return function
             adapting = import_module("tool_engine.catalog.code.adapting")
             self.register_tool(made, adapting.adapted_handler(function))
             return function

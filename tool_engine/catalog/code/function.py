@@ -93,6 +93,33 @@ def tool_from_function(
     return msgspec.structs.replace(tool, findings=[*tool.findings, *findings])
 
 
+def read_apart(function: Callable[..., Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a definition whose function runs apart: `isolation` is in its entry.
+
+    Raises:
+        DefinitionError: Other processes cannot import the function.
+    """
+    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+    if not name or "<" in name or module == "__main__":
+        raise _make_error(
+            _name_source(function, name or type(function).__name__),
+            "isolation",
+            "needs a function that other processes can import; define it in a module, "
+            "outside of functions",
+        )
+    config = {key: value for key, value in keys.items() if key in _OF_CONFIG}
+    others = {key: value for key, value in keys.items() if key not in _OF_CONFIG}
+    entry = {"type": "custom", "handler": f"{module}:{name}", "config": config}
+    return {**others, "entry": entry}
+
+
+_OF_CONFIG: Final = (
+    *("isolation", "memory", "cpu", "workers", "resources", "runtime"),
+    *("min_workers", "max_workers", "idle_time", "batch"),
+)
+"""Keys of `entry.config` of a function that runs apart."""
+
+
 class _Signature:
     def __init__(
         self,

@@ -54,7 +54,7 @@ class Ready(msgspec.Struct):
 class FleetCall:
     """One call on its way to a worker and back; `ended` is done when its work has ended."""
 
-    __slots__ = ("cancelled_at", "context", "ended", "number", "params", "trace", "worker")
+    __slots__ = ("context", "ended", "number", "params", "trace", "worker")
 
     def __init__(
         self, params: dict[str, Any], context: ToolExecutionContext, trace: dict[str, str]
@@ -65,7 +65,6 @@ class FleetCall:
         self.number = 0
         self.worker: FleetWorker | None = None
         self.ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.cancelled_at: float | None = None
 
     def fail(self, error: Exception) -> None:
         if not self.ended.done():
@@ -88,6 +87,8 @@ class FleetWorker:
         self.capacity = 1
         self.idle_since = 0.0
         self._wants_context = False
+        self._cancelled: dict[int, float] = {}
+        """When calls were cancelled that have not ended, by their numbers."""
         self._outbox: list[bytes] = []
         self._new_calls = 0
 
@@ -103,11 +104,10 @@ class FleetWorker:
         return self.capacity - len(self.calls)
 
     def _is_stubborn(self) -> bool:
+        if not self._cancelled:
+            return False
         now = asyncio.get_running_loop().time()
-        return any(
-            each.cancelled_at is not None and now > each.cancelled_at + _SECONDS_TO_END
-            for each in self.calls.values()
-        )
+        return any(now > at + _SECONDS_TO_END for at in self._cancelled.values())
 
     # What the connection says.
 
@@ -122,8 +122,8 @@ class FleetWorker:
         signature = signature_of(described)
         self._wants_context = signature is not None and wants_context(signature)
         fleet = self._line.fleet
-        self.capacity = SHARED_CALLS if described["is_async"] else max(1, fleet.batch_size)
-        self.capacity = max(self.capacity, fleet.batch_size)
+        # While one batch runs, the next one is on its way.
+        self.capacity = max(1, 2 * fleet.batch_size, SHARED_CALLS * described["is_async"])
         self.ready = ready
         self._line.failed_starts = 0
         self.idle_since = asyncio.get_running_loop().time()
@@ -135,10 +135,11 @@ class FleetWorker:
         if answer is None or call is None:
             return
         if answer.report is not None:
-            if call.cancelled_at is None:
+            if call.number not in self._cancelled:
                 pass_on_report(call.context, answer.report)
             return
         del self.calls[answer.id]
+        self._cancelled.pop(answer.id, None)
         if answer.error is not None:
             call.fail(self._line.word_fault(answer.error, self))
         elif not call.ended.done():
@@ -191,7 +192,7 @@ class FleetWorker:
 
     def cancel(self, call: FleetCall) -> None:
         """Have a call end that has begun; `ended` says when it has."""
-        call.cancelled_at = asyncio.get_running_loop().time()
+        self._cancelled[call.number] = asyncio.get_running_loop().time()
         self._put_item(msgspec.json.encode({"cancel": call.number}))
 
     def _put_item(self, item: bytes) -> None:

@@ -1,0 +1,40 @@
+"""What becomes of an engine whose cluster is gone, and comes back?"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.samples import fleet_engine, handlers_in
+from tests.ray_cluster import running_cluster
+
+pytestmark = pytest.mark.ray
+PATIENCE = 60.0
+"""Seconds after which the head must have been missed."""
+
+
+async def test_the_head_is_gone_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its calls end as `worker_lost` or say that it is gone; tools here go on, and so does the
+    engine, which finds the next cluster at its address.
+    """
+    with running_cluster(1) as first, handlers_in(tmp_path, monkeypatch, first):
+        async with fleet_engine(tmp_path, "pid", "block") as bench:
+            bench.engine.register_tool(
+                {"name": "local", "description": "A sample"}, lambda: "local"
+            )
+            assert (await bench.call("pid")).is_success
+            running = asyncio.create_task(bench.call("block", seconds=2 * PATIENCE))
+            await bench.noted()
+            await asyncio.to_thread(first.remove_node)
+            result = await asyncio.wait_for(running, PATIENCE)
+            assert result.error_type == "worker_lost", result.error
+            result = await asyncio.wait_for(bench.call("pid"), PATIENCE)
+            assert not result.is_success
+            assert (await bench.engine.execute("local")).is_success
+            with running_cluster(1) as second:
+                monkeypatch.setenv("RAY_ADDRESS", second.address)
+                while not (await bench.call("pid")).is_success:
+                    await asyncio.sleep(0.2)
+                assert bench.has_slots_free()

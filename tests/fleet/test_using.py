@@ -1,0 +1,192 @@
+"""What tools on a fleet can do, on a real Ray: large results, reports, batches, workers, code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet.samples import BOUND, HANDLERS, Bench, fleet_engine, handlers_in
+from tests.ray_cluster import RayCluster, is_alive
+from tool_engine import DefinitionError, ToolEngineEvent
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture
+def handlers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_cluster: RayCluster
+) -> Iterator[Path]:
+    with handlers_in(tmp_path, monkeypatch, ray_cluster):
+        yield tmp_path
+    sys.modules.pop("handlers_of_fleets", None)
+
+
+@pytest.fixture
+async def bench(handlers: Path) -> AsyncIterator[Bench]:
+    async with fleet_engine(handlers) as made:
+        yield made
+
+
+def workers_of(bench: Bench) -> list[Any]:
+    """The workers of all tools that can take calls."""
+    backend: Any = bench.engine._registry.places.find("ray")
+    every = [each for line in backend.list_lines() for each in line.workers.values()]
+    return [each for each in every if each.ready is not None]
+
+
+async def test_a_call_that_nothing_can_ever_hold(bench: Bench) -> None:
+    """It ends at once, not at its deadline, and says what there is."""
+    bench.add_tool("pid", "greedy", resources={"cpus": 0, "gpus": 1})
+    bench.add_tool("pid", "big", resources={"cpus": 64})
+    for name, words in (
+        ("greedy", "1 GPUs: the most on one of its 3 nodes is 0 GPUs"),
+        ("big", "64 CPUs"),
+    ):
+        result = await bench.call(name)
+        assert result.error_type == "execution_error"
+        assert f"no node of the fleet can ever hold {words}" in str(result.error)
+
+
+async def test_a_large_result(bench: Bench) -> None:
+    """A megabyte and a half comes whole; what is more than an answer may hold is refused."""
+    bench.add_tool("large")
+    assert len((await bench.call("large", "é")).output["result"]) == int(1.5 * 2**20)
+    assert "the most is 16777216" in str((await bench.call("large", "x" * 20)).error)
+
+
+async def test_many_reports(bench: Bench) -> None:
+    """X4: a thousand reports are heard as the newest of each moment, the last one last."""
+    bench.add_tool("report")
+    heard: list[Any] = []
+    result = await bench.call("report", "1000", on_progress=heard.append)
+    assert result.is_success, result.error
+    assert heard[-1].done == 1000
+    assert [each.done for each in heard] == sorted(each.done for each in heard)
+
+
+async def test_a_batch(bench: Bench) -> None:
+    """Calls that come together travel together, and each has its own end."""
+    bench.add_tool("anap", batch={"max_size": 50, "max_wait": 0.05})
+    bench.add_tool("nap", batch={"max_size": 10, "max_wait": 0.05}, max_workers=1)
+    assert (await bench.call("anap", "0")).is_success
+    calls = [bench.call("anap", "0" if number else "wrong") for number in range(50)]
+    results = await asyncio.gather(*calls)
+    assert sum(each.is_success for each in results) == 49
+    assert results[0].error_type == "execution_error"
+    results = await asyncio.gather(*(bench.call("nap", "0.01") for _ in range(20)))
+    assert all(each.is_success for each in results)
+
+
+async def test_idle_workers_end(bench: Bench) -> None:
+    """Those beyond `min_workers` end after `idle_time`; the others stay."""
+    bench.add_tool("nap", min_workers=1, max_workers=3, idle_time=0.5)
+    await asyncio.gather(*(bench.call("nap", "0.5") for _ in range(3)))
+    async with asyncio.timeout(BOUND):
+        while len(workers_of(bench)) > 1:  # noqa: ASYNC110 - an end rings no bell
+            await asyncio.sleep(0.05)
+    pid = workers_of(bench)[0].ready.pid
+    assert (await bench.call("nap", "0")).is_success
+    assert workers_of(bench)[0].ready.pid == pid
+
+
+async def test_a_tool_that_waits_for_resources_of_idle_workers(bench: Bench) -> None:
+    """Fair use: three processors, all held by idle workers of one tool, do not starve another."""
+    bench.add_tool("nap", resources={"cpus": 1}, max_workers=3)
+    bench.add_tool("pid", resources={"cpus": 1})
+    await asyncio.gather(*(bench.call("nap", "0.5") for _ in range(6)))
+    result = await bench.call("pid", seconds=30.0)
+    assert result.is_success, result.error
+
+
+async def test_variables_of_the_runtime(bench: Bench) -> None:
+    """`runtime` reaches the handler; a secret in it is refused when the tool is loaded."""
+    bench.add_tool("path", runtime={"env_vars": {"GREETING": "hello"}})
+    assert (await bench.call("path")).output["result"][0] == "hello"
+    with pytest.raises(DefinitionError, match="set it in the environment of the nodes"):
+        bench.add_tool("path", "leaky", runtime={"env_vars": {"API_KEY": "x"}})
+
+
+async def test_other_code(bench: Bench, handlers: Path) -> None:
+    """What a node imports is compared with what the engine has; nothing of other code runs."""
+    bench.add_tool("pid")
+    bench.add_tool("here")
+    assert (await bench.call("pid")).is_success
+    line = workers_of(bench)[0]._line
+    # As on a node with another version of the file.
+    line._settings["entry"] = type(line.entry)(
+        "handlers_of_fleets", "pid", "ray", approved="sha256:0"
+    )
+    line.end_worker(workers_of(bench)[0])
+    result = await bench.call("pid")
+    assert result.error_type == "definition_mismatch"
+    assert "deploy the same version there" in str(result.error)
+    assert (await bench.call("here")).is_success
+
+
+async def test_a_new_definition_has_new_workers(bench: Bench, handlers: Path) -> None:
+    """C17: a running call keeps the definition that it began with."""
+    definition = {
+        "name": "timed",
+        "description": "A sample",
+        "parameters": [{"name": "text", "type": "string", "required": True, "description": "x"}],
+        "entry": {
+            "type": "custom",
+            "handler": "handlers_of_fleets:nap",
+            "config": {"isolation": "ray", "resources": {"cpus": 0}},
+        },
+    }
+    folder = handlers / "none"
+    folder.mkdir()
+    file = folder / "timed.yaml"
+    file.write_text(json.dumps({**definition, "version": "1.0.0"}))
+    await bench.engine.load()
+    assert (await bench.call("timed", "0")).is_success
+    first = workers_of(bench)[0].ready.pid
+    running = asyncio.create_task(bench.call("timed", "1.5"))
+    await asyncio.sleep(0.2)
+    (handlers / "handlers_of_fleets.py").write_text(HANDLERS + "def nap(text): return 'new'\n")
+    file.write_text(json.dumps({**definition, "version": "1.1.0"}))
+    await bench.engine.reload()
+    assert (await bench.call("timed", "0")).output == {"result": "new"}
+    assert (await running).output == {"result": "1.5"}
+    async with asyncio.timeout(BOUND):
+        while is_alive(first):  # noqa: ASYNC110 - an end rings no bell
+            await asyncio.sleep(0.05)
+
+
+async def test_lines_are_the_calls_own(bench: Bench) -> None:
+    """X4: of calls that share a worker each is heard under its own id."""
+    bench.add_tool("say")
+    events: list[ToolEngineEvent] = []
+    bench.engine.subscribe(events.append, "execution_logged")
+    results = await asyncio.gather(*(bench.call("say", str(number)) for number in range(5)))
+    said = {(each.call_id, each.data["message"]) for each in events}
+    assert said == {(each.call_id, f"I am {each.output['result']}") for each in results}
+
+
+async def test_a_decorated_function(bench: Bench, handlers: Path) -> None:
+    """`isolation` of the decorator: the function is imported where it runs."""
+    (handlers / "decorated_for_fleets.py").write_text(
+        "import os\n"
+        "def add(a: int, b: int) -> list[int]:\n"
+        '    """Adds.\n\n    Args:\n        a: One.\n        b: Two.\n    """\n'
+        "    return [a + b, os.getpid()]\n"
+    )
+    import decorated_for_fleets as module  # type: ignore[import-not-found]
+
+    bench.engine.tool(isolation="ray", resources={"cpus": 0})(module.add)
+    total, pid = (await bench.engine.execute("add", {"a": 1, "b": 2})).output["result"]
+    assert total == 3
+    assert pid != module.os.getpid()
+
+    def local(a: int) -> int:
+        return a
+
+    with pytest.raises(DefinitionError, match="define it in a module"):
+        bench.engine.tool(isolation="ray", description="x")(local)
