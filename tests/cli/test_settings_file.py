@@ -186,8 +186,8 @@ def test_a_wrong_setting_has_its_line_and_cure(
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"tool-engine.toml": "tools = "}, "tool-engine.toml is no TOML: "),
-        ({"tool-engine.toml": b"tools = '\xff'"}, "tool-engine.toml is no TOML: "),
+        ({"tool-engine.toml": "tools = "}, 'write values so: tools = "tools"'),
+        ({"tool-engine.toml": b"tools = '\xff'"}, "save it as UTF-8"),
         ({"pyproject.toml": "[tool.tool-engine"}, "pyproject.toml is no TOML: "),
         (
             {"pyproject.toml": "[tool]\ntool-engine = 3"},

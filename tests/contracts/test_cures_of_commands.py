@@ -110,6 +110,8 @@ LINES = [
      [f"call echo message=hi {each}" for each in ("code=x", "code:=null", "code=@script.yaml")]),
     (ARGUMENTS + "write it as a word of its own, without --params",
      'call echo --params {"message":"hi"}', ['call echo {"message":"hi"}']),
+    (ARGUMENTS + "for what is no JSON write …=...", "call echo message:=hi!",
+     ["call echo message=hi!"]),
     (ARGUMENTS + "write one object, such as …", 'call echo {"message":',
      ['call echo {"message":"..."}']),
     (REVISION, "diff HEAD:tools tools", ["diff tools tools"]),

@@ -58,6 +58,8 @@ MISTAKES: list[tuple[str, list[str], str | None]] = [
      "call echo message=a"),
     ("""call echo '{"message": '""", ["not JSON", 'line 1 column 13', "write one object, such as"],
      """call echo '{"message": "..."}'"""),
+    ("call echo message:=hi!", ["message:=: not JSON", "write message=..."],
+     "call echo message=hi!"),
     ("call echo --params nowhere.json", ["nowhere.json", "No such file", "check its name"],
      "call echo --params call.json"),
     ("call echo message=@nowhere", ["nowhere", "No such file", "check its name"],

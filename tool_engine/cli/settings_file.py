@@ -38,6 +38,7 @@ _TABLES: Final = {
 _ELSE: Final = {"mcp_servers": (str,)}
 _PYTHON_WORD: Final = re.compile(r"\b(?:True|False)\b")
 _BAD: Final = "settings_error"
+_TOML_CURE: Final = """write values so: tools = "tools", keep_events = 0, in tables [so]"""
 
 
 class SettingsFile(NamedTuple):
@@ -106,7 +107,8 @@ def _read_table(file: str, keys: tuple[str, ...]) -> SettingsFile | None:
         if keys and "tool-engine" not in path.read_text("utf-8", "replace"):
             # Another program's file, and its mistake.
             return None
-        raise CommandError(f"{file} is no TOML: {error}", error_type=_BAD) from error
+        cure = "save it as UTF-8" if isinstance(error, UnicodeDecodeError) else _TOML_CURE
+        raise CommandError(f"{file} is no TOML: {error}; {cure}", error_type=_BAD) from error
     for key in keys:
         table = table.get(key) if isinstance(table, Mapping) else None
     if table is None:

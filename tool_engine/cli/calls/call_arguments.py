@@ -128,6 +128,13 @@ def _read_word(
     return [_parse_word(word, types, secrets)]
 
 
+def _parse_raw(key: str, text: str) -> Any:
+    try:
+        return parse_json(text, f"{key}:=")
+    except CommandError as error:
+        raise CommandError(f"{error}; for what is no JSON write {key}=...") from error
+
+
 def _write_example(types: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
     """Yield an argument that a tool takes."""
     values = {"integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
@@ -169,7 +176,7 @@ def _parse_word(word: str, types: Mapping[str, str], secrets: OwnSecrets) -> tup
     kind = types.get(key, "string")
     try:
         if is_raw:
-            return key, parse_json(text, f"{key}:=")
+            return key, _parse_raw(key, text)
         if text.startswith("@"):
             text = read_text(text[1:])
         return key, _CONVERTERS.get(kind, _read_string)(key, text, secrets)
