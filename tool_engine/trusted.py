@@ -45,7 +45,7 @@ class TrustedPath(NamedTuple):
 
     def is_named(self, name: str) -> bool:
         """True if a file `name` in the same folder is this one."""
-        name, own = plain(name), plain(self.place[1])
+        name, own = fold_name(name), fold_name(self.place[1])
         if self.kind is not Kind.MODULE:
             return name == own
         return name.partition(".")[0] == own and name.endswith(_SUFFIXES)
@@ -106,7 +106,7 @@ def database_files(path: str, what: str) -> Iterator[TrustedPath]:
         yield TrustedPath(f"{path}{suffix}", Kind.FILE, what)
 
 
-def plain(name: str) -> str:
+def fold_name(name: str) -> str:
     """Fold a name as file systems do that ignore case.
 
     Some ignore invisible characters, too.

@@ -32,7 +32,7 @@ from tool_engine.executors.commands.supervisor import Command
 from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
-from tool_engine.trusted import Kind, TrustedPath, plain, trusted_paths
+from tool_engine.trusted import Kind, TrustedPath, fold_name, trusted_paths
 
 _SHELL: Final = "/bin/sh"
 _SYSTEM: Final = (
@@ -221,7 +221,7 @@ def _files_of(trusted: Iterable[TrustedPath]) -> Iterator[tuple[str, os.stat_res
         if each.kind is Kind.FOLDER:
             folders[each.path] = each.what
         elif each.kind is Kind.MODULE:
-            modules[folder][plain(name)] = each
+            modules[folder][fold_name(name)] = each
         else:
             with suppress(OSError):
                 yield each.path, os.stat(each.path), each.what  # noqa: PTH116 - thousands of files
@@ -231,7 +231,7 @@ def _files_of(trusted: Iterable[TrustedPath]) -> Iterator[tuple[str, os.stat_res
     for folder, names in modules.items():
         for path in _entries_of(folder, folder):
             name = path.rpartition("/")[2]
-            module = names.get(plain(name).partition(".")[0])
+            module = names.get(fold_name(name).partition(".")[0])
             if module is not None and module.is_named(name):
                 with suppress(OSError):
                     yield path, os.stat(path), module.what  # noqa: PTH116 - many files

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.trusted import Kind, TrustedPath, is_below, plain, trusted_paths
+from tool_engine.trusted import Kind, TrustedPath, fold_name, is_below, trusted_paths
 
 _OWN: Final = "the folder of this tool's own definition"
 _SETTINGS: Final = "the settings of git"
@@ -77,7 +77,7 @@ class Guard(NamedTuple):
             name: The entry's name.
             shown: The path of the call.
         """
-        same = plain(name).partition(":")[0]
+        same = fold_name(name).partition(":")[0]
         if same == ".git":
             raise ToolExecutionError(
                 f"{shown!r} is in a .git folder, which no tool may change: what is written there "
@@ -110,7 +110,7 @@ def _settings_of_git() -> Iterator[TrustedPath]:
 def check_no_repository(folder: int, shown: str, added: str = "") -> None:
     """Raise if git would treat the folder with the `added` entry as a repository."""
     if any(
-        all(plain(name) == added or _holds_name(folder, name) for name in needed)
+        all(fold_name(name) == added or _holds_name(folder, name) for name in needed)
         for needed in _REPOSITORIES
     ):
         raise ToolExecutionError(
