@@ -345,7 +345,7 @@ class CallEnding:
         """
         if not self._bus.listens_to(kind):
             return
-        plan, slot, context = call.plan, call.slot, call.context
+        plan, slot, context = call.plan, call.held, call.context
         tool = None if plan is None else plan.tool
         visible = call.visible if plan is not None and plan.has_secrets else None
         shown = None if result is None else _show_result(tool, visible, result, kept)

@@ -175,8 +175,7 @@ class Pipeline:
     ) -> ToolExecutionResult:
         """Take one call through all steps, or one that was `begun` through what is left of them."""
         if context is None is on_progress and call_id is None and self._wires is not None:
-            done = self._take_plain(self._wires, tool_name, params)
-            if done is not None:
+            if (done := self._take_plain(self._wires, tool_name, params)) is not None:
                 return await self._complete_call(*done) if type(done) is tuple else done
         context = ANONYMOUS if context is None is on_progress else context_of(context, on_progress)
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
@@ -210,23 +209,26 @@ class Pipeline:
         if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
             return call.ended()
         try:
-            if self._bus.has_subscribers:
-                self._controller.watch(slot)
-                self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
+            self._announce_start(call, slot)
             deadline = call.deadline_from(slot.acquired_at)
             run = ToolTask(loop, deadline, self._runs, call, plan.direct, arguments)
             if plan.direct is None:
                 call.bind_run(run, plan)
-            run.start(task_of(loop))
+            ended = run.start(task_of(loop)) and not run.is_troubled
+            output = plan.ready(run.value) if ended else None
         except BaseException:
             self.end_broken(call, slot)
             raise
-        return await self._complete_call(call, plan, slot, run)
+        if output is None or self._controller.release(slot, now := self._time()):
+            return await self._complete_call(call, plan, slot, run, is_lost=output is not None)
+        return self._ending.succeed(call, plan, slot, output, now)
 
     async def _complete_call(
-        self, call: Call, plan: Plan, slot: Slot, run: ToolTask
+        self, call: Call, plan: Plan, slot: Slot, run: ToolTask, *, is_lost: bool = False
     ) -> ToolExecutionResult:
-        """Take a call whose tool has begun to its end."""
+        """Take a call whose tool has begun to its end, or one whose slot was lost."""
+        if is_lost:
+            return self._end_failed(call, slot, run, self._time())
         try:
             if not run.is_done:
                 await self._suspend_run(call, plan, slot, run)
@@ -554,6 +556,11 @@ class Pipeline:
         parts: Any = (self._bus, self._plans, self, self._prefix, self._runs, self._ending)
         self._wires = self._make_wires(self._controller, loop, clock, *parts)
         return True
+
+    def _announce_start(self, call: Call, slot: Slot) -> None:
+        if self._bus.has_subscribers:
+            self._controller.watch(slot)
+            self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
 
     def _suspend_run(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
         """Return the run, which is visible, and can be ended, from here on."""
