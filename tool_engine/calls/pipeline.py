@@ -174,9 +174,9 @@ class Pipeline:
         begun: BegunCall | Flight | None = None,
     ) -> ToolExecutionResult:
         """Take one call through all steps, or one that was `begun` through what is left of them."""
-        if context is None is on_progress and call_id is None and self._wires is not None:
-            if (done := self._take_plain(self._wires, tool_name, params)) is not None:
-                return await self._complete_call(*done) if type(done) is tuple else done
+        is_bare = context is None is on_progress and call_id is None and self._wires is not None
+        if is_bare and (done := self._take_plain(self._wires, tool_name, params)) is not None:
+            return await self._complete_call(*done) if type(done) is tuple else done
         context = ANONYMOUS if context is None is on_progress else context_of(context, on_progress)
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
             return await self._execute_at_home(tool_name, params, context, call_id)
