@@ -82,6 +82,8 @@ FACTS: Final[dict[str, Fact]] = {
     "cluster_available": Fact("info", "the database of a cluster answers again"),
     "cluster_leases_lost": Fact("warning", "calls ended that others may have had the slots of"),
     "cluster_refused": Fact("error", "the database of a cluster cannot coordinate it"),
+    "fleet_joined": Fact("info", "the machines of a fleet can run tools"),
+    "fleet_lost": Fact("warning", "a fleet is gone, and the calls that it ran have ended"),
     "approver_failed": Fact("warning", "an approver raised: its call is refused"),
     "consent_failed": Fact(
         "warning", "no approver could be asked whether a call may run: it is refused"
