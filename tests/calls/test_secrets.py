@@ -43,6 +43,23 @@ async def test_secret_parameter(fails: bool) -> None:
     await engine.close()
 
 
+async def test_secret_that_is_part_of_an_id() -> None:
+    """What the engine names by itself stays whole in the event, so that it leads to the record."""
+    engine = ToolEngine()
+    shown: list[ToolEngineEvent] = []
+    engine.subscribe(shown.append, "execution_completed")
+
+    async def log_in(pin: str, user: str = "") -> None:
+        return None
+
+    tool = engine.register_tool(DEFINITION, log_in)
+    result = await engine.execute("log_in", {"pin": tool.definition_hash[:6]})
+    metadata = shown[0].execution_result.metadata  # type: ignore[union-attr]
+    assert metadata["definition_hash"] == tool.definition_hash
+    assert metadata["call_id"] == result.call_id
+    await engine.close()
+
+
 async def test_secret_by_key() -> None:
     """Output under a key that usually holds a secret is hidden in the event, not for the caller."""
     engine = ToolEngine()

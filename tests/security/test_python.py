@@ -25,6 +25,7 @@ from tests.executors.python.apart import Apart
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import Tool, ToolExecutionContext
 from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.lost_work import WorkerLostError
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import ToolCategory
 
@@ -309,7 +310,7 @@ async def test_many_at_once(shop: Shop) -> None:
         kinds[name].add(type(result))
     assert kinds["ok"] <= {str, TimeoutError}
     assert kinds["sleep"] == kinds["orphan_and_hang"] == {TimeoutError}
-    assert kinds["leave"] | kinds["hog"] <= {ToolExecutionError, TimeoutError}
+    assert kinds["leave"] | kinds["hog"] <= {ToolExecutionError, WorkerLostError, TimeoutError}
     assert await left(texts["orphan_and_hang"]) == []
 
 

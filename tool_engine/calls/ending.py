@@ -42,6 +42,8 @@ _FINAL_EVENTS: Final = {
     "cancelled": ToolEngineEventType.EXECUTION_CANCELLED,
 }
 
+_OWN_WORDS: Final = frozenset({"call_id", "task_id", "definition_hash", "tool_version", "bucket"})
+"""What the engine names by itself: a short secret that is a part of it by chance hides nothing."""
 _MOST_NOTED: Final = 16_384
 """The most bytes of arguments that are kept for messages about a failing subscriber."""
 _SHORT: Final = 128
@@ -455,7 +457,8 @@ def _show_result(
     metadata = {**result.metadata}
     if visible is not None:
         error = visible.error(error)
-        findings, metadata = visible.value(findings), visible.value(metadata)
+        own = {name: metadata[name] for name in _OWN_WORDS & metadata.keys()}
+        findings, metadata = visible.value(findings), visible.value(metadata) | own
     else:
         error = None if error is None else redact_text(error)
         if "error_details" in metadata:
