@@ -214,8 +214,9 @@ class Pipeline:
             run = ToolTask(loop, deadline, self._runs, call, plan.direct, arguments)
             if plan.direct is None:
                 call.bind_run(run, plan)
-            ended = run.start(task_of(loop)) and not run.is_troubled
-            output = plan.ready(run.value) if ended else None
+            if not run.start(task_of(loop)):
+                await self._suspend_run(call, plan, slot, run)  # here: a frame less a level
+            output = None if run.is_troubled else plan.ready(run.value)
         except BaseException:
             self.end_broken(call, slot)
             raise
