@@ -225,13 +225,13 @@ class Pipeline:
         return self._ending.succeed(call, plan, slot, output, now)
 
     async def _complete_call(
-        self, call: Call, plan: Plan, slot: Slot, run: ToolTask, *, is_lost: bool = False
+        self, call: Call, plan: Plan, slot: Slot, run: ToolTask, *, is_lost: bool | None = None
     ) -> ToolExecutionResult:
-        """Take a call whose tool has begun to its end, or one whose slot was lost."""
+        """Take a call whose tool has begun to its end; `is_lost` None: perhaps to be awaited."""
         if is_lost:
             return self._end_failed(call, slot, run, self._time())
         try:
-            if not run.is_done:
+            if is_lost is None and not run.is_done:
                 await self._suspend_run(call, plan, slot, run)
             if run.is_troubled or (output := plan.ready(run.value)) is None:
                 run, output = await self._retries.finish_run(call, plan, slot, run)
