@@ -70,7 +70,7 @@ from tool_engine.model.tool import Tool
 _T = TypeVar("_T")
 _FAULTS: Final = ("execution_error", "timeout", "worker_lost")
 """The error types that a circuit breaker counts."""
-_UNASKED: Final[Any] = "unasked"
+_UNASKED: Final[Any] = False
 """Stands for a parent: it must be found out whether a tool makes the call."""
 
 
@@ -199,7 +199,6 @@ class Pipeline:
             call, plan, arguments = begun.call, begun.plan, begun.arguments
         request, asked = plan.request, context._task or self._controller  # noqa: SLF001 - its own
         if (context is not ANONYMOUS or plan.is_special) and call.held is None:
-            parent = None if parent is _UNASKED else parent
             if begun is None and not self.consents.is_free(call, plan, arguments):
                 plan, arguments = await self._prepare_call(call, params, packed, arguments, parent)
                 if call.result is not None:
@@ -264,7 +263,7 @@ class Pipeline:
         """Return what a call may run; it has its result if it ended, or another call ran for it."""
         plan: Any = call.plan
         # From here on callers may change what they sent: it is not read again.
-        params = freeze_arguments(params)
+        params, parent = freeze_arguments(params), parent or None
         while True:
             if plan.needs_consent or call.context.scope is not None:
                 consented = await self.consents.ask(self, call, params, packed, plan, arguments)

@@ -163,7 +163,7 @@ class Plan:
             maker.note_inside(self.tool)
         if (
             # Who calls changes nothing about how it is admitted.
-            parent is None
+            not parent
             and context.priority is None
             and not self.is_keyed
             and config.key_limits is None
@@ -176,7 +176,7 @@ class Plan:
         if not self.is_shared:
             is_shared = self.request.is_shared
             key = tool_key_of(self.tool, context, arguments, is_shared=is_shared)
-        return self.request.for_caller(config, context, key, parent)
+        return self.request.for_caller(config, context, key, parent or None)
 
 
 def _accept_convertible(accept: _Accept, misfits: _Misfits) -> _Accept:
