@@ -95,8 +95,8 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     _mutate(
         "a life that was given up does not sign off",
-        HOLDER,
-        "                self.outbox.former.append(life)\n",
+        OUTBOX,
+        "                self.former.append(life)\n",
         "                pass\n",
     ),
     _mutate(

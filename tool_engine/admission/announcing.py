@@ -63,13 +63,21 @@ class Announcer:
         """Whether there is a callback to call."""
         return bool(self._callbacks)
 
-    def add(self, callback: Callable[[SlotEvent], None]) -> None:
-        """Calls `callback` with every event from now on."""
-        self._callbacks = [*self._callbacks, callback]
+    def subscribe(
+        self, callback: Callable[[SlotEvent], None], observe: Callable[[bool], None]
+    ) -> Callable[[], None]:
+        """Call `callback` with every event from now on; returns what ends that.
 
-    def remove(self, callback: Callable[[SlotEvent], None]) -> None:
-        """Ends that."""
-        self._callbacks = [each for each in self._callbacks if each is not callback]
+        `observe` is called with whether there is a callback to call.
+        """
+        self._callbacks = [*self._callbacks, callback]
+        observe(True)
+
+        def unsubscribe() -> None:
+            self._callbacks = [each for each in self._callbacks if each is not callback]
+            observe(bool(self))
+
+        return unsubscribe
 
     def queued(self, waiter: Waiter, now: float) -> None:
         """A call stands in line."""

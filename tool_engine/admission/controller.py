@@ -18,7 +18,7 @@ from tool_engine.admission.announcing import SlotEvent
 from tool_engine.admission.bridge import ControllerBridge
 from tool_engine.admission.lines import Lane
 from tool_engine.admission.load.adaptive import refuse_samples
-from tool_engine.admission.pool import SlotPool, broken_accounting
+from tool_engine.admission.pool import SlotPool
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot, SlotBlock
 from tool_engine.admission.snapshot import ConcurrencySnapshot, WaitExplanation
@@ -115,7 +115,8 @@ class ToolConcurrencyController(KnownArguments):
 
         `now`, on the controller's clock, saves a caller that knows it another look.
         """
-        if (lane := request.spot) is None or lane.is_gone:
+        lane = request.spot
+        if lane is None or lane.is_gone:
             lane = request.spot = self._open_lane(request)
         if now is None:
             now = self._clock()
@@ -211,7 +212,7 @@ class ToolConcurrencyController(KnownArguments):
                 pool.used -= weight
                 bucket.used = bucket_used = bucket.used - weight
                 if bucket_used < 0:
-                    raise broken_accounting(slot)
+                    raise refusal.broken_accounting(slot)
                 if slot.is_listed:
                     pool.held.remove(slot)
                 pool.released += 1
@@ -289,13 +290,13 @@ class ToolConcurrencyController(KnownArguments):
         timeout: float | None = None,
     ) -> SlotBlock:
         """Acquire on entry and releases on exit; arguments and errors as for `acquire`."""
-        own = self.config, bucket, context, priority, key, weight, timeout
+        config = self.config
         if context is None and priority is None and key is None and timeout is None and weight == 1:
             request = self._requests.get(bucket)
             if request is None:
-                request = self._requests[bucket] = AdmissionRequest.of(*own)
+                request = self._requests[bucket] = AdmissionRequest.of(config, bucket)
         else:
-            request = AdmissionRequest.of(*own)
+            request = AdmissionRequest.of(config, bucket, context, priority, key, weight, timeout)
         return SlotBlock(self, request)
 
     # Lending: the slot of a call that waits for a call of its own, so that none deadlocks.
@@ -401,7 +402,8 @@ class ToolConcurrencyController(KnownArguments):
     def pause_bucket(self, name: str, seconds: float) -> None:
         """Give no slots of a bucket for `seconds`, at most `max_bucket_pause`; calls wait.
 
-        As servers ask with `Retry-After`. A shorter pause does not end a longer one, but 0 does.
+        What a server asks for with `Retry-After`. A shorter pause does not end a longer one, but
+        0 does.
         """
         bucket = self._layout.bucket(name)
         if not seconds > 0:
@@ -485,15 +487,7 @@ class ToolConcurrencyController(KnownArguments):
             >>> controller = ToolConcurrencyController()
             >>> unsubscribe = controller.subscribe(lambda event: print(event.event_type))
         """
-        announcer = self._pool.announcer
-        announcer.add(callback)
-        self._layout.observe(True)
-
-        def unsubscribe() -> None:
-            announcer.remove(callback)
-            self._layout.observe(bool(announcer))
-
-        return unsubscribe
+        return self._pool.announcer.subscribe(callback, self._layout.observe)
 
     def get_metrics(self) -> ConcurrencyMetrics:
         """Return all sums, taken in one step."""

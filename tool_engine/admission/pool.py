@@ -36,11 +36,6 @@ from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import AdmissionError, ToolEngineError
 
 
-def broken_accounting(slot: ConcurrencySlot) -> ToolEngineError:
-    """More was given back than was taken: a counter that were clamped would hide the leak."""
-    return ToolEngineError(f"{slot!r} was given back twice: the accounting is broken")
-
-
 def count_none(_: object) -> int:
     """No call of a bucket or a key asks others before it waits."""
     return 0
@@ -111,7 +106,8 @@ class SlotPool:
         to list each would cost more than to give it."""
         self.acquired = 0
         """Slots given; a parked one that is taken again counts again."""
-        self.released, self.held_seconds = 0, 0.0
+        self.released = 0
+        self.held_seconds = 0.0
         self.parked = self.zombies = self.bypass_active = self.most_waiting = 0
         self.rejected = 0
         """Calls refused without waiting."""
@@ -119,7 +115,8 @@ class SlotPool:
         """Those of them that stood in line for a moment."""
         self.granted = self.timed_out_in_queue = self.cancelled = self.rejected_in_queue = 0
         """Waits that ended: with a slot, by their time, by a cancellation, by the controller."""
-        self.timed_out = 0  # calls whose time ran out, waiting or running
+        self.timed_out = 0
+        """Calls whose time ran out, waiting or running."""
         self.use(config)
 
     def use(self, config: ConcurrencyConfig) -> None:
@@ -156,7 +153,7 @@ class SlotPool:
         if lane.keys:
             lane.uncount_keys(slot)
         if self.used < 0 or bucket.used < 0 or (lane.keys and lane.is_overdrawn):
-            raise broken_accounting(slot)
+            raise refusal.broken_accounting(slot)
         self.held.discard(slot)
         self.released += 1
         held = now - slot.acquired_at - slot.counted

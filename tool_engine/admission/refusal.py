@@ -21,6 +21,7 @@ from tool_engine.errors import (
     RateLimitedError,
     SlotRejectedError,
     SupersededError,
+    ToolEngineError,
 )
 from tool_engine.model.settings.concurrency import CollisionPolicy, OverloadPolicy
 
@@ -38,6 +39,11 @@ def check_shared(config: ConcurrencyConfig, leases: object) -> None:
             "the config to an engine, ToolEngine(concurrency=config), and use engine.controller, "
             "or leave cluster out"
         )
+
+
+def broken_accounting(slot: object) -> ToolEngineError:
+    """More was given back than was taken: a counter that were clamped would hide the leak."""
+    return ToolEngineError(f"{slot!r} was given back twice: the accounting is broken")
 
 
 def closed(because: str) -> AdmissionError:

@@ -12,7 +12,8 @@ from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from tool_engine.admission.pool import SlotPool, broken_accounting
+from tool_engine.admission import refusal
+from tool_engine.admission.pool import SlotPool
 from tool_engine.admission.queue import Queue
 from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask, task_of
@@ -109,7 +110,7 @@ def take_plain(  # noqa: C901, PLR0911 - each step in between costs a hundredth 
     pool.used -= weight
     bucket.used = bucket_used = bucket.used - weight
     if bucket_used < 0:
-        raise broken_accounting(call.slot)
+        raise refusal.broken_accounting(call.slot)
     call.lane, seconds = None, now - began
     pool.released += 1
     pool.held_seconds += seconds

@@ -406,7 +406,7 @@ class World:
     def lose(self, process: Process, work: Work) -> None:
         """A call ends as lost; the work of some goes on for a while."""
         self.finish(process, work, is_lost=True)
-        former = process.holder._former.items()
+        former = process.holder.outbox.given_up.items()
         life = next((life for life, numbers in former if work.number in numbers), None)
         if life is None:
             return  # it was about to end
@@ -664,7 +664,7 @@ class World:
         self.saved = self.coordinator.save()
         for life in self.coordinator.lives:
             process = self.by_life[life]
-            gone = life not in (*process.holder._former, *process.holder.outbox.former)
+            gone = life not in (*process.holder.outbox.given_up, *process.holder.outbox.former)
             if gone and process.holder.life != life and not process.is_dead:
                 raise BreachError(f"a crash brought {life} back, which has signed off")
         for process in self.processes.values():

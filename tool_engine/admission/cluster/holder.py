@@ -94,8 +94,6 @@ class Holder:
         self.valid_until = -math.inf
         self.outbox = Outbox(self.accounts)
         self.in_flight: Message | None = None
-        self._former: dict[str, set[int]] = {}
-        """Lives that were given up, with their calls whose work has not ended."""
         self._arrivals = count(1)
         self._idle_since: dict[str, float] = {}
         self._seen = (-1, 0)
@@ -170,7 +168,7 @@ class Holder:
         effects = self._look_at_clock(now)
         call = self.running.pop(number, None)
         if call is None:
-            self._end_lost(number)
+            self.outbox.end_lost(number)
             return self._finish_event(effects, now)
         if not call.is_parked:
             self._free_units(call, now)
@@ -397,9 +395,7 @@ class Holder:
         self.running = {number: call for number, call in self.running.items() if call.is_parked}
         for call in (*self.running.values(), *self.waiting.values()):
             call.probe = None  # others may try it by now
-        self._former[self.life] = set(lost)
-        if not lost:
-            self._end_lost(None)
+        self.outbox.give_up_life(self.life, lost)
         self.life, self._is_known = self._new_life(), False
         self.accounts, self.used, self._idle_since = {}, {}, {}
         self.outbox = self.outbox.make_next(self.accounts)
@@ -409,15 +405,6 @@ class Holder:
         if self._is_connected:
             self._lost_at = None
         return [Lose(tuple(lost))] if lost else []
-
-    def _end_lost(self, number: int | None) -> None:
-        """Sign lives off that were given up, once the work of all their calls has ended."""
-        for life, numbers in list(self._former.items()):
-            if number is not None:
-                numbers.discard(number)
-            if not numbers:
-                del self._former[life]
-                self.outbox.former.append(life)
 
     # Who starts, and what goes back?
 

@@ -37,6 +37,8 @@ class Outbox:
     reports: list[Report] = field(default_factory=list)
     former: list[str] = field(default_factory=list)
     """Lives that have ended, with all their calls; they outlive the life that says so."""
+    given_up: dict[str, set[int]] = field(default_factory=dict)
+    """Lives that were given up, with their calls whose work has not ended."""
     limits: ClusterLimits | None = None
     """Limits that this process brings."""
     is_urgent: bool = False
@@ -70,6 +72,20 @@ class Outbox:
         """Say that units of a resource were given back."""
         self.changed.add(resource)
         self.is_urgent |= is_urgent
+
+    def give_up_life(self, life: str, lost: Iterable[int]) -> None:
+        """Sign a life off as soon as the work of its calls has ended, which are `lost`."""
+        self.given_up[life] = set(lost)
+        self.end_lost(None)
+
+    def end_lost(self, number: int | None) -> None:
+        """Sign lives off that were given up, once the work of all their calls has ended."""
+        for life, numbers in list(self.given_up.items()):
+            if number is not None:
+                numbers.discard(number)
+            if not numbers:
+                del self.given_up[life]
+                self.former.append(life)
 
     def make_sync(
         self,
@@ -112,7 +128,7 @@ class Outbox:
     def make_next(self, accounts: dict[str, Account]) -> Outbox:
         """Return that of the next life, which says what is not of this one alone."""
         following = Outbox(accounts, former=self.former, reports=self.reports, limits=self.limits)
-        following.pauses = self.pauses
+        following.pauses, following.given_up = self.pauses, self.given_up
         return following
 
     def note_answer(self, message: Message, attempts: Mapping[int, int]) -> None:
