@@ -246,7 +246,8 @@ async def test_taken_again_by_the_engine_that_has_it(make: Make, work: Work) -> 
     (kept,) = await feeding.storage.inherit(feeding.worker, "another")
     await feeding._take_over(kept)
     async with asyncio.timeout(BOUND):
-        while not approver.pending_approvals:
+        # It is queued again; the question of the run that was given up may be open meanwhile.
+        while (await feeding.storage.get(handle.id)).state.status != "input_required":
             await feeding._look_around()
             await asyncio.sleep(0.05)
     # One more look asks no second time.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.postgres import PostgresServer
+from tests.cluster.crew import BOUND, Crew
+from tests.cluster.provider import Provider, open_provider
+from tests.postgres import PostgresServer, running_server
 from tool_engine import ClusterConfig, ConcurrencyConfig, ToolEngine, ToolEngineConfig
 
-BOUND = 20.0
 TTL = 1.2
 Make = Callable[..., ToolEngine]
 
@@ -45,6 +46,21 @@ class Service:
                 await self._changed.wait()
 
 
+class BrokenService:
+    """What fails as long as it is broken, and counts how often it was tried."""
+
+    def __init__(self) -> None:
+        self.is_broken, self.tries = True, 0
+
+    async def fetch(self) -> int:
+        """Fetch from the service."""
+        self.tries += 1
+        await asyncio.sleep(0.05)
+        if self.is_broken:
+            raise ConnectionError("no service")
+        return 1
+
+
 @pytest.fixture
 def service() -> Service:
     return Service()
@@ -53,6 +69,26 @@ def service() -> Service:
 @pytest.fixture
 async def url(postgres_server: PostgresServer) -> str:
     return await asyncio.to_thread(postgres_server.fresh_database)
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    """One that may be crashed."""
+    with running_server() as found:
+        yield found
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    async with open_provider() as provider:
+        yield provider
+
+
+@pytest.fixture
+async def crew(url: str, provider: Provider) -> AsyncIterator[Crew]:
+    crew = Crew(url, provider.port)
+    yield crew
+    await crew.end()
 
 
 @pytest.fixture

@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from tests.cluster.provider import Provider, open_provider
-from tests.cluster.test_members import Crew
+from tests.cluster.crew import Crew
+from tests.cluster.provider import Provider
 from tests.effort import IS_WHOLE
-from tests.postgres import PostgresServer, running_server
+from tests.postgres import PostgresServer
 from tool_engine.admission.cluster.cluster_database import RESTART_STEP, ClusterConnection, Found
 
 ROUNDS = 10 if IS_WHOLE else 2
 
 
 @pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    """One of its own, for it is crashed."""
-    with running_server() as found:
-        yield found
-
-
-@pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with open_provider() as provider:
-        yield provider
-
-
-@pytest.fixture
-async def crew(server: PostgresServer, provider: Provider) -> AsyncIterator[Crew]:
-    crew = Crew(await asyncio.to_thread(server.fresh_database), provider.port)
-    yield crew
-    await crew.end()
+async def url(server: PostgresServer) -> str:
+    return await asyncio.to_thread(server.fresh_database)
 
 
 async def test_the_server_crashes(server: PostgresServer, provider: Provider, crew: Crew) -> None:

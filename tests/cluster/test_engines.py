@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from tests import warm
-from tests.cluster.conftest import BOUND, TTL, Make, Service
+from tests.cluster.conftest import TTL, Make, Service
+from tests.cluster.crew import BOUND
 from tool_engine import (
     ClusterConfig,
     ClusterUnavailableError,

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 import pytest
 
-from tests.cluster.provider import Provider, open_provider
+from tests.cluster.crew import BOUND, Crew
+from tests.cluster.provider import Provider
 from tests.postgres import PostgresServer
-from tests.warm import ROOT
-from tests.warm_async import AsyncProgram, start
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.controller import ClusterController
 from tool_engine.admission.cluster.member import ClusterMember
 from tool_engine.config import ConcurrencyConfig
 
-BOUND = 20.0
 Open = Callable[[], Awaitable[ClusterController]]
 LIMITS = ClusterLimits(1, buckets={"ai": 2})
-
-
-@pytest.fixture
-async def url(postgres_server: PostgresServer) -> str:
-    return await asyncio.to_thread(postgres_server.fresh_database)
 
 
 @pytest.fixture
@@ -43,50 +33,6 @@ async def open_one(url: str) -> AsyncIterator[Callable[[], ClusterController]]:
     yield make
     for each in opened:
         await each.member.close()
-
-
-@pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with open_provider() as provider:
-        yield provider
-
-
-class Crew:
-    """Processes that call a provider."""
-
-    def __init__(self, url: str, port: int) -> None:
-        self.url, self.port, self.grace, self.strategy = url, port, 0.3, "fifo"
-        self.limits: dict[str, Any] = {"bucket_limits": {"ai": 2}}
-        self.running: list[AsyncProgram] = []
-
-    async def start(self, name: str, callers: int, seconds: float) -> AsyncProgram:
-        words = [self.url, name, str(self.port), str(callers), str(seconds)]
-        words += [json.dumps(self.limits), str(self.grace), self.strategy]
-        process = await start(
-            *("-m", "tests.cluster.worker", *words), cwd=ROOT, imports=("tests.cluster.worker",)
-        )
-        self.running.append(process)
-        async with asyncio.timeout(BOUND):
-            assert await process.stdout.readline() == b"ready\n"
-        return process
-
-    async def end(self) -> None:
-        for process in self.running:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGCONT)
-            if process.returncode is None:
-                process.stdin.close()
-                try:
-                    await asyncio.wait_for(process.wait(), BOUND)
-                except TimeoutError:
-                    process.kill()
-
-
-@pytest.fixture
-async def crew(url: str, provider: Provider) -> AsyncIterator[Crew]:
-    crew = Crew(url, provider.port)
-    yield crew
-    await crew.end()
 
 
 async def test_one_limit(open_one: Callable[[], ClusterController]) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.cluster.provider import Provider, open_provider
-from tests.cluster.test_members import Crew
+from tests.cluster.crew import Crew
+from tests.cluster.provider import Provider
 from tests.effort import IS_WHOLE
-from tests.postgres import PostgresServer, running_server
+from tests.postgres import PostgresServer
 
 CALLS, PERIOD = 10, 0.5
 ROUNDS = 5 if IS_WHOLE else 1
@@ -22,23 +21,8 @@ CUT = (
 
 
 @pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    """One of its own, for it is crashed."""
-    with running_server() as found:
-        yield found
-
-
-@pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with open_provider() as provider:
-        yield provider
-
-
-@pytest.fixture
-async def crew(server: PostgresServer, provider: Provider) -> AsyncIterator[Crew]:
-    crew = Crew(await asyncio.to_thread(server.fresh_database), provider.port)
-    yield crew
-    await crew.end()
+async def url(server: PostgresServer) -> str:
+    return await asyncio.to_thread(server.fresh_database)
 
 
 async def try_all(server: PostgresServer, provider: Provider, crew: Crew, seconds: float) -> None:

@@ -8,7 +8,8 @@ from bisect import bisect_left
 
 import pytest
 
-from tests.cluster.conftest import BOUND, Make, Service
+from tests.cluster.conftest import BrokenService, Make, Service
+from tests.cluster.crew import BOUND
 from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.admission import SlotEvent
 from tool_engine.errors import ConfigurationError
@@ -123,19 +124,10 @@ def count_most(starts: list[float]) -> int:
 
 async def test_a_breaker_opens_in_all_and_is_tried_once(make: Make, service: Service) -> None:
     engines = [make(bucket_limits={}, breakers={"ai": BREAKER}) for _ in range(3)]
-    is_broken, tries = True, 0
-
-    async def fetch() -> int:
-        """Fail while the service is broken."""
-        nonlocal tries
-        tries += 1
-        await asyncio.sleep(0.05)
-        if is_broken:
-            raise ConnectionError("no service")
-        return 1
+    broken = BrokenService()
 
     for engine in engines:
-        engine.tool(name="fetch", concurrency={"bucket": "ai"})(fetch)
+        engine.tool(name="fetch", concurrency={"bucket": "ai"})(broken.fetch)
     await load(*engines)
     for _ in range(2):
         assert (await engines[0].execute("fetch")).error_type == "execution_error"
@@ -145,12 +137,13 @@ async def test_a_breaker_opens_in_all_and_is_tried_once(make: Make, service: Ser
     assert engines[0].cluster is not None
     assert (await engines[0].cluster.snapshot()).breakers.keys() == {"ai"}
     for is_broken in (True, False):
+        broken.is_broken = is_broken
         for engine in engines:
             await until_state(engine, "half_open")
-        tries = 0
+        broken.tries = 0
         async with asyncio.timeout(BOUND):
             results = await asyncio.gather(*(each.execute("fetch") for each in engines * 2))
-        assert tries == 1
+        assert broken.tries == 1
         outcome = "execution_error" if is_broken else None
         assert sorted(str(each.error_type) for each in results) == sorted(
             [str(outcome), *["circuit_open"] * 5]
@@ -241,16 +234,7 @@ async def test_the_key_of_a_tool(
 async def test_the_breaker_of_a_tool(make: Make) -> None:
     """It opens everywhere, also where the tool was not called before; other tools go on."""
     engines = [make(bucket_limits={}) for _ in range(2)]
-    is_broken, tries = True, 0
-
-    async def fetch() -> int:
-        """Fail while the service is broken."""
-        nonlocal tries
-        tries += 1
-        await asyncio.sleep(0.05)
-        if is_broken:
-            raise ConnectionError("no service")
-        return 1
+    broken = BrokenService()
 
     async def fine() -> int:
         """Do nothing."""
@@ -258,7 +242,7 @@ async def test_the_breaker_of_a_tool(make: Make) -> None:
 
     for engine in engines:
         concurrency = {"bucket": "ai", "breaker": BREAKER, "scope": "cluster"}
-        engine.tool(name="fetch", concurrency=concurrency)(fetch)
+        engine.tool(name="fetch", concurrency=concurrency)(broken.fetch)
         engine.tool(name="fine", concurrency={"bucket": "ai"})(fine)
     await load(*engines)
     for _ in range(2):
@@ -266,12 +250,12 @@ async def test_the_breaker_of_a_tool(make: Make) -> None:
     async with asyncio.timeout(BOUND):
         while not engines[1].controller.member._holder.signs.breakers:  # type: ignore[attr-defined]  # noqa: ASYNC110 - another process says it
             await asyncio.sleep(0.01)
-    assert tries == 2
+    assert broken.tries == 2
     assert (await engines[1].execute("fetch")).error_type == "circuit_open"
     assert (await engines[1].execute("fine")).is_success
-    is_broken, tries = False, 0
+    broken.is_broken, broken.tries = False, 0
     await asyncio.sleep(BREAKER["reset_after"])
     async with asyncio.timeout(BOUND):
         results = await asyncio.gather(*(each.execute("fetch") for each in engines * 2))
-    assert tries == 1
+    assert broken.tries == 1
     assert sorted(str(each.error_type) for each in results) == ["None", *["circuit_open"] * 3]

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,26 +19,13 @@ from typing import Any
 import pytest
 
 from tests.effort import IS_WHOLE
-from tests.fleet.samples import BOUND, Bench, fleet_engine, handlers_in, has_ended
+from tests.fleet.samples import BOUND, Bench, fleet_engine, has_ended
 from tests.ray_cluster import RayCluster, is_alive, tree_of
 
 pytestmark = pytest.mark.ray
 ROUNDS = 20 if IS_WHOLE else 1
 SOON = 30.0
 """Seconds in which what happens at once has happened, on a busy machine too."""
-
-
-@pytest.fixture(scope="module")
-def cluster(ray_cluster: RayCluster) -> RayCluster:
-    return ray_cluster
-
-
-@pytest.fixture
-def handlers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: RayCluster
-) -> Iterator[Path]:
-    with handlers_in(tmp_path, monkeypatch, cluster):
-        yield tmp_path
 
 
 @pytest.fixture
@@ -150,20 +137,20 @@ async def test_cancel_at_every_stage(handlers: Path, delay: float) -> None:
         assert (await bench.call("anap", "0.0")).is_success
 
 
-async def test_a_node_is_removed(handlers: Path, cluster: RayCluster) -> None:
+async def test_a_node_is_removed(handlers: Path, ray_cluster: RayCluster) -> None:
     """K20: as when its power is cut: `worker_lost`, and the next call runs elsewhere."""
     async with asyncio.timeout(2 * BOUND), fleet_engine(handlers) as bench:
         bench.add_tool("spawn", resources={"cpus": 0, "others": {"doomed": 1}}, max_workers=1)
         # Its worker may be on that node, too.
         bench.add_tool("pid", effect="read", retry={"attempts": 3})
-        node = await asyncio.to_thread(cluster.add_node, doomed=1.0)
+        node = await asyncio.to_thread(ray_cluster.add_node, doomed=1.0)
         # The engine hears of new nodes now and then.
         while "doomed" not in str(bench.engine._registry.places.find("ray").connection.nodes):  # type: ignore[union-attr]
             await bench.call("pid")
             await asyncio.sleep(0.2)
         call = asyncio.create_task(bench.call("spawn", seconds=2 * BOUND))
         noted = await bench.noted(2)
-        await asyncio.to_thread(cluster.remove_node, node)
+        await asyncio.to_thread(ray_cluster.remove_node, node)
         result = await asyncio.wait_for(call, 2 * SOON)
         assert result.error_type == "worker_lost", result.error
         for pid in noted:
@@ -225,6 +212,8 @@ async def test_the_engine_is_killed(handlers: Path, tmp_path: Path) -> None:
             await asyncio.to_thread(process.wait)
             for pid in noted:
                 await asyncio.wait_for(has_ended(pid), SOON)
+        assert len(noted) >= 5, "the handler, its child, its guardian, the actor and the engine"
+        assert not any(map(is_alive, noted))
         file.unlink()
 
 

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fleet.samples import BOUND, HANDLERS, Bench, fleet_engine, handlers_in
-from tests.ray_cluster import RayCluster, is_alive
+from tests.fleet.samples import BOUND, HANDLERS, Bench, fleet_engine
+from tests.ray_cluster import is_alive
 from tool_engine import DefinitionError, ToolEngineEvent
 
 pytestmark = pytest.mark.ray
-
-
-@pytest.fixture
-def handlers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_cluster: RayCluster
-) -> Iterator[Path]:
-    with handlers_in(tmp_path, monkeypatch, ray_cluster):
-        yield tmp_path
-    sys.modules.pop("handlers_of_fleets", None)
 
 
 @pytest.fixture

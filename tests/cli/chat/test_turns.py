@@ -141,6 +141,9 @@ def test_each_turn_can_be_ended(folder: Path) -> None:
         screen.shows(PROMPT)
         screen.type("and now?\n")
         screen.shows("Well.")
+        screen.shows(PROMPT)
+        screen.type(CTRL_D)
+        assert screen.ends() == 0
 
 
 def test_ctrl_c_at_the_prompt_ends_the_conversation(folder: Path) -> None:
