@@ -22,7 +22,7 @@ _AT_ONCE: Final = 1_000
 
 
 class SharedTimer(Generic[Item]):
-    """The deadlines of many items on one loop, which share a timer.
+    """The deadlines of many items on one loop, which share a timer; a smaller item is an older one.
 
     Args:
         loop: The loop.
@@ -30,7 +30,7 @@ class SharedTimer(Generic[Item]):
         expire: Called for each item that is open at its deadline, the earliest first.
     """
 
-    __slots__ = ("_at", "_entries", "_expire", "_is_open", "_most", "_number", "_timer", "loop")
+    __slots__ = ("_at", "_entries", "_expire", "_is_open", "_most", "_timer", "loop")
 
     def __init__(
         self,
@@ -41,9 +41,8 @@ class SharedTimer(Generic[Item]):
         self.loop = loop
         self._is_open = is_open
         self._expire = expire
-        self._entries: list[tuple[float, int, Item]] = []
-        """A heap of deadlines, in the order of adding where they are the same."""
-        self._number = 0
+        self._entries: list[tuple[float, Item]] = []
+        """A heap of deadlines; where they are the same, the smaller item comes first."""
         self._most = _SPARE
         """How long the heap grows until it is tidied up."""
         self._at = inf
@@ -64,8 +63,7 @@ class SharedTimer(Generic[Item]):
         entries = self._entries
         if len(entries) >= self._most:
             self._tidy_up()
-        self._number += 1
-        heappush(entries, (due, self._number, item))
+        heappush(entries, (due, item))
         # It stays set for an item that ends before: mostly the next deadline is a later one.
         if due < self._at:
             self._set_timer(due)
@@ -84,7 +82,7 @@ class SharedTimer(Generic[Item]):
 
     def _tidy_up(self) -> None:
         entries, is_open = self._entries, self._is_open
-        entries[:] = [each for each in entries if is_open(each[2])]
+        entries[:] = [each for each in entries if is_open(each[1])]
         heapify(entries)
         self._most = 2 * len(entries) + _SPARE
 
@@ -95,8 +93,8 @@ class SharedTimer(Generic[Item]):
         self._at, self._timer = inf, None
         left = _AT_ONCE
         try:
-            while entries and left and (entries[0][0] <= now or not is_open(entries[0][2])):
-                item = heappop(entries)[2]
+            while entries and left and (entries[0][0] <= now or not is_open(entries[0][1])):
+                item = heappop(entries)[1]
                 if is_open(item):
                     left -= 1
                     self._expire(item)

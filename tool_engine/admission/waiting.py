@@ -41,6 +41,10 @@ class Waiter(msgspec.Struct, eq=False):
     due: float | None = None
     """Under `fair`: the round that it was to be served in when it became first in its lane."""
 
+    def __lt__(self, other: Waiter) -> bool:
+        """Whether it has come earlier: of those whose time ends at once, it expires first."""
+        return self.order[1:] < other.order[1:]
+
     @property
     def is_new(self) -> bool:
         """Whether it asks for a call of its own, and not for one that a running call is part of."""

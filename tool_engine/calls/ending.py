@@ -132,7 +132,7 @@ class CallEnding:
     def succeed_plainly(
         self, call: Call, plan: Plan, seconds: float, ready: Ready, now: float
     ) -> ToolExecutionResult:
-        """End a call by a caller without a context; see `PlainCalls`."""
+        """End a call by a caller without a context; see `plain_calls`."""
         _, output, kept = ready
         date = self._date if now < self._next_date else self._read_date(now)
         call_id, name, facts = call.call_id, call.tool_name, plan.facts
