@@ -1,6 +1,8 @@
 """`stats` shows what the calls add up to."""
 
+import asyncio
 import re
+from datetime import timedelta
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -8,6 +10,8 @@ import pytest
 
 from tests.cli.conftest import Command
 from tests.cli.recorded import record_calls
+from tests.knowledge.sql.conftest import NOON, call
+from tool_engine.knowledge.sql.storage import SQLRecordStorage
 
 ESCAPES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
@@ -30,6 +34,25 @@ def test_stats_as_json(command: Command, url: str) -> None:
     only = command("--records", url, "stats", "--json", "--tool", "inner").json
     assert only["total_records"] == 3
     assert sum(each["calls"] for each in only["intervals"]) == 3
+
+
+async def _record_out_of_order(url: str) -> None:
+    storage = SQLRecordStorage(url)
+    await storage.open()
+    for second in (3, 1, 5, 9, 2):
+        storage.add(call(second))
+    await storage.close()
+
+
+def test_clock_that_was_set_back(command: Command, tmp_path: Path) -> None:
+    """The parts add up, also where the newest call to come was not the last one to end."""
+    url = f"sqlite:///{tmp_path / 'calls.db'}"
+    asyncio.run(_record_out_of_order(url))
+    parts = command("--records", url, "stats", "--json").json["intervals"]
+    assert sum(each["calls"] for each in parts) == 5
+    until = (NOON + timedelta(seconds=3, microseconds=1)).isoformat()
+    parts = command("--records", url, "stats", "--json", "--until", until).json["intervals"]
+    assert sum(each["calls"] for each in parts) == 3
 
 
 @pytest.mark.parametrize("columns", ["60", "80", "140"])

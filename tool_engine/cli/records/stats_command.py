@@ -118,12 +118,13 @@ async def _split_intervals(store: ToolKnowledgeStore, query: RecordQuery) -> lis
         return []
     begin, end = oldest[0].created_at, newest[0].created_at
     step = max((end - begin) / _INTERVALS, timedelta(microseconds=1))
+    starts = [begin + number * step for number in range(_INTERVALS)]
+    # Calls are kept in order of arrival: a clock that was set back has some outside of the two.
+    inner = [start if query.end is None else min(start, query.end) for start in starts[1:]]
+    bounds = [query.start, *inner, query.end]
     intervals = []
-    for number in range(_INTERVALS):
-        start = begin + number * step
-        is_last = number == _INTERVALS - 1
-        stop = max(end, start) + timedelta(microseconds=1) if is_last else start + step
-        part = await store.storage.totals(replace(query, start=start, end=stop))
+    for start, since, until in zip(starts, bounds, bounds[1:], strict=False):
+        part = await store.storage.totals(replace(query, start=since, end=until))
         failed = part.total - part.successful
         intervals.append(_Interval(start, part.total, failed, shown_usage(part.tool_usage)))
     return intervals
