@@ -3,6 +3,8 @@
 
 # A path or name of a Python >= 3.11; empty: the first one found.
 PYTHON ?=
+# What `make run` shows: empty, --studio, --fleet or --json.
+DEMO ?=
 # More options for `uv pip compile`: `make lock LOCK_FLAGS=--upgrade` takes the newest versions.
 LOCK_FLAGS ?=
 
@@ -91,8 +93,8 @@ help: ## List the targets
 
 setup: $(VENV)/.synced ## Create .venv and install everything into it (the other targets do it too)
 
-run: setup ## Show the engine at work: the demo, offline, under 20 seconds
-	@$(BIN)/tool-engine demo
+run: setup ## Show the engine at work, offline, in seconds; DEMO=--studio: in a browser; DEMO=--fleet: on Ray
+	@$(BIN)/tool-engine demo $(DEMO)
 
 quick: setup ## Run the tests that need no process, database or document: under a minute
 	$(BIN)/python -m tests --quick

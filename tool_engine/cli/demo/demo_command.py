@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import typer
 from aiohttp import web
@@ -22,7 +22,7 @@ from rich.console import Console
 
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.demo.stage import Stage, copy_definitions
-from tool_engine.cli.demo.steps import STEPS
+from tool_engine.cli.demo.steps import STEPS, Steps
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.options import ToolsOption, settings_of
 from tool_engine.cli.settings import Settings, run_async, run_until_interrupted
@@ -37,7 +37,7 @@ _WEATHER: Final = {"beijing": (21.5, "sunny"), "london": (12.0, "rain"), "oslo":
 _NEXT: Final = (
     ("tool-engine new my_tool --kind http", "a tool file to start from"),
     ("tool-engine test my_tool", "its examples and tests, offline"),
-    ("tool-engine demo --studio", "a busy engine in your browser"),
+    ("tool-engine demo --studio", "in your browser; with --fleet: on Ray"),
 )
 _CONCURRENCY: Final = ConcurrencyConfig(max_concurrent=8, queue_size=5, bucket_limits={"http": 2})
 
@@ -91,6 +91,9 @@ async def _answer_work(request: web.Request) -> web.Response:
 _StudioOption = Annotated[
     bool, typer.Option("--studio", help="Show a busy engine in the browser instead.")
 ]
+_FleetOption = Annotated[
+    bool, typer.Option("--fleet", help="Show tools on a Ray cluster of this machine instead.")
+]
 _JSONOption = Annotated[
     bool, typer.Option("--json", help="Print what was promised and kept as JSON, at the end.")
 ]
@@ -103,6 +106,7 @@ def run_command(
     ctx: typer.Context,
     *,
     studio: _StudioOption = False,
+    fleet: _FleetOption = False,
     as_json: _JSONOption = False,
     port: _PortOption = 8930,
     tools: ToolsOption = None,
@@ -112,9 +116,12 @@ def run_command(
     Example: tool-engine demo
     """
     settings = settings_of(ctx, tools)
-    if studio and as_json:
-        raise CommandError("--studio shows pages where --json prints text: give one of the two")
-    return run_studio_demo(settings, port) if studio else run_demo(settings, as_json=as_json)
+    if studio and (as_json or fleet):
+        other = "--json" if as_json else "--fleet"
+        raise CommandError(f"--studio shows pages where {other} prints text: give one of the two")
+    if studio:
+        return run_studio_demo(settings, port)
+    return run_demo(settings, as_json=as_json, is_fleet=fleet)
 
 
 def run_studio_demo(settings: Settings, port: int) -> int:
@@ -133,19 +140,51 @@ def run_studio_demo(settings: Settings, port: int) -> int:
         return run_until_interrupted(show(Path(folder)), log_level=logging.ERROR)
 
 
-def run_demo(settings: Settings, *, as_json: bool = False) -> int:
-    with tempfile.TemporaryDirectory(prefix="tool-engine-demo-") as folder:
-        source = copy_definitions(settings, Path(folder))
+def run_demo(settings: Settings, *, as_json: bool = False, is_fleet: bool = False) -> int:
+    with tempfile.TemporaryDirectory(prefix="tool-engine-demo-") as name:
+        folder = Path(name)
+        show = _make_fleet_show if is_fleet else _make_show
         # A load error is part of the show, and a step reports it.
-        return run_async(_run_demo(Path(folder), source, as_json), log_level=logging.ERROR)
+        return run_async(_run_show(show(settings, folder), as_json), log_level=logging.ERROR)
 
 
-async def _run_demo(folder: Path, source: str, as_json: bool) -> int:
+class _Show(NamedTuple):
+    """What is shown: of these tools, with this engine."""
+
+    source: str
+    """Where the tools come from."""
+    config: ToolEngineConfig
+    steps: Steps
+
+
+def _make_show(settings: Settings, folder: Path) -> _Show:
+    source = copy_definitions(settings, folder)
+    config = ToolEngineConfig(
+        str(folder), auto_reload=False, watch_for_changes=True, concurrency=_CONCURRENCY
+    )
+    return _Show(source, config, STEPS)
+
+
+def _make_fleet_show(settings: Settings, folder: Path) -> _Show:
+    from tool_engine.cli.demo import fleet_steps
+
+    del settings  # it has tools of its own, and says so
+    source = fleet_steps.copy_fleet_tools(folder)
+    config = ToolEngineConfig(
+        str(folder),
+        auto_reload=False,
+        concurrency=fleet_steps.CONCURRENCY,
+        fleet=fleet_steps.FLEET,
+    )
+    return _Show(source, config, fleet_steps.FLEET_STEPS)
+
+
+async def _run_show(show: _Show, as_json: bool) -> int:
     console = Console(quiet=True) if as_json else make_console(is_drawn=True)
     started = time.monotonic()
-    async with _open_stage(folder, console) as stage:
-        console.print(plain(f"Tools: a copy of {source}; web service: {stage.url}"))
-        for number, (title, step) in enumerate(STEPS, 1):
+    async with _open_stage(show.config, console) as stage:
+        console.print(plain(f"Tools: a copy of {show.source}"))
+        for number, (title, step) in enumerate(show.steps, 1):
             console.print(plain(f"\n{number}. {title}", "bold"))
             stage.step = title
             await step(stage)
@@ -162,19 +201,13 @@ async def _run_demo(folder: Path, source: str, as_json: bool) -> int:
 
 
 @asynccontextmanager
-async def _open_stage(folder: Path, console: Console) -> AsyncIterator[Stage]:
-    config = ToolEngineConfig(
-        tools_directory=str(folder),
-        auto_reload=False,
-        watch_for_changes=True,
-        concurrency=_CONCURRENCY,
-    )
+async def _open_stage(config: ToolEngineConfig, console: Console) -> AsyncIterator[Stage]:
     async with demo_service() as port:
         address = f"{HOST}:{port}"
         with _set_variable("WEATHER_URL", f"http://{address}"):
             engine = ToolEngine(config)
             agent = ToolSubAgent("demo_agent", engine, "you")
-            stage = Stage(folder, address, engine, agent, console)
+            stage = Stage(Path(config.tools_directory), address, engine, agent, console)
             async with engine:
                 yield stage
 

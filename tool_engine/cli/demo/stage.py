@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rich.console import Console, RenderableType
-from rich.padding import Padding
+from rich.text import Text
 
 from tool_engine.catalog.definition.starter import make_starter
 from tool_engine.cli.console import make_console, plain
@@ -117,14 +117,16 @@ class Stage:
     def say(self, text: str, style: str = "") -> None:
         """Print a text; what does not fit goes on below where it began."""
         said = text.lstrip()
-        left = 2 + len(text) - len(said)
-        self.console.print(Padding(plain(said, style), (0, 0, 0, left), expand=False))
+        margin = " " * (2 + len(text) - len(said))
+        for line in plain(said, style).wrap(self.console, self.console.width - len(margin)):
+            line.rstrip()
+            self.console.print(Text(margin).append_text(line))
 
     def say_line(self, text: str) -> None:
         """Print a text on one line, cut where that ends."""
         line = plain(text)
         line.truncate(self.console.width - 2, overflow="ellipsis")
-        self.console.print(Padding(line, (0, 0, 0, 2), expand=False))
+        self.console.print(Text("  ").append_text(line))
 
     def show(self, what: RenderableType) -> None:
         self.console.print(what)

@@ -238,7 +238,9 @@ def _version_of(result: ToolExecutionResult) -> str:
     return str(result.metadata.get("tool_version"))
 
 
-STEPS: Final[tuple[tuple[str, Callable[[Stage], Awaitable[None]]], ...]] = (
+Steps = tuple[tuple[str, Callable[[Stage], Awaitable[None]]], ...]
+"""The title of each step, and what it does."""
+STEPS: Final[Steps] = (
     ("The tools, each a YAML file", _list_tools),
     ("A sub-agent runs a batch", _run_batch),
     ("Wrong arguments are refused, with findings that a model can act on", _refuse_arguments),

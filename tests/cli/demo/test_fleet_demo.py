@@ -1,0 +1,99 @@
+"""The demo of a fleet runs on a real Ray, keeps its promises, and leaves no process behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ray_cluster import is_alive, needs_ray, tree_of
+
+ROOT = Path(__file__).parents[3]
+BOUND = 100
+"""Seconds."""
+
+
+def begin(folder: Path, *words: str) -> subprocess.Popen[str]:
+    env = {key: value for key, value in os.environ.items() if key != "TOOL_ENGINE_TOOLS"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tool_engine.cli", "demo", "--fleet", *words],
+        cwd=folder,
+        env={**env, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "80"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@needs_ray
+@pytest.mark.ray
+def test_the_demo_of_a_fleet_does_what_it_says(tmp_path: Path) -> None:
+    """Issue 24: in an empty folder; what is killed, is tried again or not, by its effect."""
+    process = begin(tmp_path)
+    out, err = process.communicate(timeout=BOUND)
+    text = " ".join(out.split())
+    assert (process.returncode, err) == (0, ""), out
+    assert "NOT" not in text
+    for fact in (
+        "all 6 were answered by workers",
+        "at attempt 2",
+        "it ran again, on another worker, within the same call",
+        "worker_lost in",
+        "it did not run again: it may have published already",
+        "the caller had its result by the deadline",
+        "the work was ended where it ran, and its slot is free",
+        "the fleet ended with its engine, and its",
+    ):
+        assert fact in text
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 120
+
+
+@needs_ray
+@pytest.mark.ray
+def test_ctrl_c_leaves_nothing_of_the_fleet(tmp_path: Path) -> None:
+    """Ended in the middle of its work: exit code 130, and no process of Ray's is left."""
+    process = begin(tmp_path)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "publish_primes: process" in line:
+            break
+    started = tree_of(process.pid)
+    assert len(started) > 4
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=BOUND)
+    assert process.returncode == 130
+    assert "interrupted" in err
+    assert not [each for each in started if is_alive(each)]
+
+
+@needs_ray
+@pytest.mark.ray
+def test_what_the_fleet_kept_as_json(tmp_path: Path) -> None:
+    process = begin(tmp_path, "--json")
+    out, err = process.communicate(timeout=BOUND)
+    said = json.loads(out)
+    assert (process.returncode, err) == (0, "")
+    assert {each["is_kept"] for each in said["promises"]} == {True}
+    assert said["statistics"]["by_tool"]["publish_primes"]["failed"] == 1
+
+
+def test_without_ray_it_says_how_to_get_it(
+    command: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TOOL_ENGINE_TOOLS", raising=False)
+    monkeypatch.setattr("tool_engine.cli.demo.fleet_steps.find_spec", lambda _: None)
+    ended = command("demo", "--fleet")
+    assert ended.code == 1
+    assert "error: the demo of a fleet needs Ray: pip install 'tool-engine[ray]'" in ended.err
+    ended = command("demo", "--fleet", "--json")
+    assert json.loads(ended.out)["error"]["type"] == "missing_extra"
