@@ -22,8 +22,7 @@ __all__ = ["clients"]
 
 SDK = "mcp, Client.call_tool"
 ENGINE = "tool-engine, engine.execute"
-BUDGETS = {"stdio": 1.15, "http": 1.15, "in memory": 1.3}
-"""In memory nothing is written and read, so that the stages of a call weigh more."""
+BUDGETS = {"stdio": 1.15, "http": 1.15, "in memory": 1.15}
 ROUNDS = 21
 CALLS = 100
 """For each turn of a round."""

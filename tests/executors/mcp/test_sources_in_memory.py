@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.server import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, ListToolsResult, Tool
 
 from tests.executors.mcp.conftest import LIMIT
 from tool_engine import ConfigurationError, ToolEngine, ToolEngineConfig
@@ -50,6 +53,68 @@ async def test_the_server_of_another_engine(
     async with asyncio.timeout(LIMIT):
         while engine.get("take") is None:  # noqa: ASYNC110 - it comes by itself
             await asyncio.sleep(0.01)
+
+
+async def test_a_quick_tool_in_memory_takes_no_turn_of_the_loop(engine: ToolEngine) -> None:
+    async def list_tools(*_: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="quick", input_schema={"type": "object"})])
+
+    async def call_tool(*_: Any) -> CallToolResult:
+        return CallToolResult(content=[])
+
+    server = Server("near", on_list_tools=list_tools, on_call_tool=call_tool)
+    await engine.add_source(MCPSource("near", in_memory=server))
+    turns: list[int] = []
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    assert (await engine.execute("quick", {})).is_success
+    assert not turns
+
+
+FAILURES = {
+    "an error of the protocol": (MCPError(-32602, "no such thing"), "no such thing (-32602)"),
+    "any other": (RuntimeError("the vault is open"), "Internal server error (-32603)"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+async def test_a_server_in_memory_that_fails(engine: ToolEngine, case: str) -> None:
+    """It ends as over a wire, where what a handler raises is not told."""
+    error, words = FAILURES[case]
+
+    async def list_tools(*_: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="bad", input_schema={"type": "object"})])
+
+    async def call_tool(*_: Any) -> CallToolResult:
+        raise error
+
+    server = Server("near", on_list_tools=list_tools, on_call_tool=call_tool)
+    await engine.add_source(MCPSource("near", in_memory=server))
+    result = await engine.execute("bad", {})
+    assert (result.error_type, result.error) == (
+        "execution_error",
+        f"the server 'near' answered with an error: {words}",
+    )
+
+
+async def test_a_server_in_memory_tells_of_its_progress(engine: ToolEngine) -> None:
+    """One that is no number is passed over, and the call goes on."""
+    heard: asyncio.Queue[float] = asyncio.Queue()
+
+    async def list_tools(*_: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="slow", input_schema={"type": "object"})])
+
+    async def call_tool(context: Any, _: Any) -> CallToolResult:
+        await context.session.report_progress(1, 3)
+        assert await heard.get() == 1
+        await context.session.report_progress("two", 3)
+        await context.session.report_progress(3, 3)
+        assert await heard.get() == 3
+        return CallToolResult(content=[])
+
+    server = Server("near", on_list_tools=list_tools, on_call_tool=call_tool)
+    await engine.add_source(MCPSource("near", in_memory=server))
+    result = await engine.execute("slow", {}, on_progress=lambda each: heard.put_nowait(each.done))
+    assert result.is_success, result.error
 
 
 @pytest.mark.parametrize("wrong", [object(), "server", 3, dict])

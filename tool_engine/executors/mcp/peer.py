@@ -55,6 +55,7 @@ from tool_engine.executors.mcp.http import (
     word_failure,
     word_refusal,
 )
+from tool_engine.executors.mcp.in_memory import call_directly
 from tool_engine.executors.mcp.invalid import NO_MESSAGE, describe_invalid
 from tool_engine.executors.mcp.link import TOOLS_AT_ONCE, Link, WatchedTransport
 from tool_engine.executors.mcp.stdio import StdioTransport
@@ -360,15 +361,16 @@ async def open_peer(
             if isinstance(message, ToolListChangedNotification):
                 on_change()
 
+        server = options.get("server")
         client = Client(
-            options.get("server")
-            or WatchedTransport(transport, link, urlsplit(settings.url).hostname),
+            server or WatchedTransport(transport, link, urlsplit(settings.url).hostname),
             mode=_mode_of(settings.revision),
             cache=None,
             message_handler=take_message,
             client_info=Implementation(name=_NAME, version=_VERSION),
             **options.get("callbacks", {}),
         )
+        call_directly(client, server)
         try:
             await stack.enter_async_context(client)
         except Exception as error:  # noqa: BLE001 - what a server brings about is its own fault
