@@ -194,14 +194,14 @@ async def test_a_pause_holds_everywhere(make: Make, service: Service) -> None:
         await engine.load()
         assert (await engine.execute("work")).is_success
     assert second.cluster is not None
-    first.controller.pause_bucket("ai", 1.0)
+    first.controller.pause_bucket("ai", 3.0)
     began = time.monotonic()
     async with asyncio.timeout(BOUND):
         while not second.controller.pause_left("ai"):  # noqa: ASYNC110 - another process says it
             await asyncio.sleep(0.005)
-        assert 0.0 < (await second.cluster.snapshot()).paused["bucket:ai"] <= 1.0
+        assert 0.0 < (await second.cluster.snapshot()).paused["bucket:ai"] <= 3.0
         assert (await second.execute("work")).is_success
-    assert time.monotonic() - began >= 0.9, "it waited for the end of the pause"
+    assert time.monotonic() - began >= 2.9, "it waited for the end of the pause"
 
 
 async def test_a_higher_revision_holds_everywhere(make: Make, service: Service) -> None:

@@ -249,7 +249,13 @@ async def test_each_list_is_told_of(
             while not heard:
                 grouped.tool(name=f"x{len(grouped.list_names())}", description="X.")(lambda: 1)
                 await asyncio.sleep(0.05)
-            await asyncio.sleep(0.2)
+            # What is heard of it is heard last: of tools it hears first.
+            fence, add_fence = (
+                ("prompts", add_prompt) if "resources" in kinds else ("resources", add_resource)
+            )
+            add_fence(server, grouped)
+            while fence not in heard:
+                await asyncio.sleep(0.01)
             heard.clear()
             is_heard.clear()
             change(server, grouped)
