@@ -30,8 +30,11 @@ from tests.warm import ADDRESS, SDK, Program, Server
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-AT_ONCE = max(4, os.cpu_count() or 1)
-"""More than processors: half of the time of many tests is waiting for processes and sockets."""
+AT_ONCE = max(3, os.cpu_count() or 1)
+"""More than processors: part of the time of many tests is waiting for processes and sockets."""
+WAITING_AT_ONCE = 2
+"""Beside them, of the rooms that do little but wait: for servers that start, end and are killed."""
+WAITING = ("fleet", "server", "browser")
 
 OTHERS = "others"
 PARTS = {
@@ -50,10 +53,10 @@ PARTS = {
     "executors": 3,
     "meta": 1,
     "integration": 1,
-    "server": 2,
-    "browser": 1,
     "integrations": 1,
     "fleet": 1,
+    "server": 2,
+    "browser": 1,
 }
 """The rooms that take long, from the longest on, and in how many parts; the others share parts."""
 
@@ -144,6 +147,8 @@ class Part:
     words: tuple[str, ...] = ()
     is_timed: bool = False
     """What fails beside others is looked at again alone; without coverage, which takes time."""
+    waits: bool = False
+    """Takes little time of a processor."""
 
 
 def list_test_files() -> list[Path]:
@@ -173,6 +178,7 @@ def parts_of(files: Sequence[Path]) -> list[Part]:
                 f"{room} {number + 1} of {count}",
                 found[number::count],
                 ("-k", f"not ({BEATS})") if room == "security" else (),
+                waits=room in WAITING,
             )
             for number in range(count)
             if found[number::count]
@@ -261,10 +267,10 @@ async def run_all(
 ) -> int:
     """Runs the parts, some at a time; prints how many tests passed."""
     began = time.monotonic()
-    turn = asyncio.Semaphore(AT_ONCE)
+    turn, waiting = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(WAITING_AT_ONCE)
 
     async def run_in_turn(number: int, part: Part) -> Ended:
-        async with turn:
+        async with waiting if part.waits else turn:
             own = {"COVERAGE_FILE": f"{environment['COVERAGE_FILE']}.{number}"}
             return await run_part(part, words, {**environment, **own}, server)
 

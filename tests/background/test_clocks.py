@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.background.test_restarts import make
+from tests.background.test_restarts import live_on, make
 from tests.background.test_tasks import BOUND, Make, Work, until, work
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.knowledge import shared_clock
@@ -53,6 +53,7 @@ async def test_clocks_that_differ(
         if is_now is is_first:
             shift_clock(monkeypatch, shift)
         engines.append(await make())
+        live_on(engines[-1])
         engines[-1].tasks.open()
         long = await engines[-1].start("work", {"number": len(engines)}, ttl=3600)
         async with asyncio.timeout(BOUND):

@@ -66,6 +66,12 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path, work: Work) -> As
         await engine.close()
 
 
+def live_on(*engines: ToolEngine) -> None:
+    """Has engines take none for dead, however busy the machine is."""
+    for engine in engines:
+        engine.tasks.feeding.lease = BOUND  # type: ignore[attr-defined]
+
+
 async def die(engine: ToolEngine) -> None:
     """Ends an engine as a killed process does: nothing more of it is written."""
     feeding = engine.tasks.feeding  # type: ignore[attr-defined]
@@ -295,15 +301,50 @@ async def test_what_is_written_late(make: Make, work: Work) -> None:
 async def test_two_engines(make: Make, work: Work) -> None:
     """Two engines share the tasks of a database, and none runs twice."""
     first, second = await make(), await make()
-    for each in (first, second):
-        # None of them dies, however busy the machine is.
-        each.tasks.feeding.lease = BOUND  # type: ignore[attr-defined]
+    live_on(first, second)
     second.tasks.open()
     work.gate.set()
     handles = [await first.start("work", {"number": each}) for each in range(40)]
     for handle in handles:
         assert (await handle.wait(BOUND)).is_success
     assert sorted(work.ran) == list(range(40))
+
+
+@pytest.mark.parametrize(("asked", "has_room"), [("claim", False), ("put", False), ("put", True)])
+async def test_an_answer_that_takes_longer_than_some_looks(
+    make: Make, work: Work, monkeypatch: pytest.MonkeyPatch, asked: str, has_room: bool
+) -> None:
+    """A task that an engine is about to run is not taken for one whose answer was lost."""
+    runner, starter = await make(), await make(run_tasks=asked == "put")
+    live_on(runner, starter)
+    owner = starter if asked == "put" else runner
+    feeding = owner.tasks.feeding  # type: ignore[attr-defined]
+    ask, came, goes_on = getattr(feeding.storage, asked), asyncio.Event(), asyncio.Event()
+
+    async def ask_slowly(*given: Any, **more: Any) -> Any:
+        found = await ask(*given, **more)
+        if found:
+            came.set()
+            await goes_on.wait()
+        return found
+
+    if has_room:
+        feeding.open()
+        async with asyncio.timeout(BOUND):
+            while not feeding.has_room("work", is_bound=False):  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+    monkeypatch.setattr(feeding.storage, asked, ask_slowly)
+    starting = asyncio.create_task(starter.start("work", {"number": 1}))
+    runner.tasks.open()
+    async with asyncio.timeout(BOUND):
+        await came.wait()
+        for _ in range(3):
+            await feeding._look_around()
+        goes_on.set()
+        handle = await starting
+        work.gate.set()
+        assert (await handle.wait(BOUND)).is_success
+    assert work.ran == [1]
 
 
 @pytest.mark.parametrize("is_expired", [False, True], ids=["forgotten", "expired"])
@@ -339,6 +380,7 @@ async def test_awaited_in_another_engine(make: Make, work: Work) -> None:
 async def test_cancelled_from_elsewhere(make: Make) -> None:
     """A task is cancelled by any engine of its database, and its progress is seen there."""
     first, second = await make(), await make()
+    live_on(first, second)
     handle = await first.start("work", {"number": 1})
     await until(handle, "running")
     found = await second.tasks.get(handle.id)

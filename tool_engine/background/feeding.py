@@ -15,6 +15,7 @@ from tool_engine.background.backlog import Backlog
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.places import MOST, Places
 from tool_engine.background.run import TaskRun
+from tool_engine.background.unheard import UnheardTasks
 from tool_engine.calls.call import BegunCall
 from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
 from tool_engine.interfaces.task_storage import TaskStorage
@@ -76,7 +77,7 @@ class Feeding:
         self._news = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._seen: dict[str, tuple[int, float]] = {}
-        self._unheard: set[str] = set()
+        self.unheard = UnheardTasks()
         self._never_begun: dict[str, None] = {}
         # One timer for all: that of the task whose time is over first.
         self._timer: asyncio.TimerHandle | None = None
@@ -139,7 +140,8 @@ class Feeding:
         if kept.is_bound:
             self._bound[kept.state.id] = kept
         if kept.worker == self.worker:
-            self._begin_run(kept)
+            if kept.state.id not in self._runs and not kept.state.is_final:
+                self._begin_run(kept)
         else:
             self.backlog.note_waiting(kept.state.tool_name)
             if kept.state.tool_name not in self.places.full:
@@ -169,11 +171,14 @@ class Feeding:
 
     async def take_queued(self, kept: KeptTask) -> bool:
         """Take a queued task out of its turn; False: another engine has it."""
-        taken = await self.storage.take(kept.state.id, self.worker)
-        if taken is None:
-            return False
-        self._begin_claimed(taken)
-        return True
+        question = self.unheard.ask()
+        try:
+            taken = await self.storage.take(kept.state.id, self.worker)
+            if taken is not None:
+                self._begin_claimed(taken)
+        finally:
+            self.unheard.hear(question)
+        return taken is not None
 
     def explain_wait(self, kept: KeptTask) -> str | None:
         """Return what a task waits for that asks for a slot; None: it does not ask."""
@@ -268,11 +273,15 @@ class Feeding:
                 backlog.expect_any()
                 return
             backlog.begin_look()
-            tasks = await self.storage.claim(self.worker, share, full, is_own=self._is_for_own)
-            self._is_cut_off = False
-            backlog.end_look(full, is_whole=len(tasks) < share)
-            for kept in tasks:
-                self._begin_claimed(kept)
+            question = self.unheard.ask()
+            try:
+                tasks = await self.storage.claim(self.worker, share, full, is_own=self._is_for_own)
+                self._is_cut_off = False
+                backlog.end_look(full, is_whole=len(tasks) < share)
+                for kept in tasks:
+                    self._begin_claimed(kept)
+            finally:
+                self.unheard.hear(question)
 
     def _begin_claimed(self, found: KeptTask) -> None:
         """Run a task that has waited; it ends at once where its time is over."""
@@ -491,8 +500,6 @@ class Feeding:
 
     async def _look_at_own(self) -> None:
         """Cancel what is to be cancelled, and run what was given to this engine unheard."""
-        unheard = self._unheard
-        self._unheard = set()
         held = [run for run in self._runs.values() if run.is_held]
         own = dict(await self.storage.list_own(self.worker))
         for each in held:
@@ -500,12 +507,9 @@ class Feeding:
                 await self._give_up_run(each)
         for task_id, reason in own.items():
             run = self._runs.get(task_id)
-            if run is None:
-                # The answer of the database may have been lost, or is on its way.
-                self._unheard.add(task_id)
-            elif reason is not None:
+            if run is not None and reason is not None:
                 run.end(Refusal("cancelled", reason))
-        for task_id in unheard & self._unheard:
+        for task_id in self.unheard.find_lost(own.keys() - self._runs.keys()):
             kept = await self.storage.get(task_id)
             if kept is not None and kept.worker == self.worker and not self.has_run(kept):
                 await self._take_over(kept)

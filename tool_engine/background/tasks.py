@@ -171,12 +171,15 @@ class EngineTasks:
     async def _begin_task(self, kept: KeptTask, *, is_late: bool, is_hopeless: bool) -> TaskHandle:
         """Keep a new task, and run it where there is room."""
         storage, found = self._storage, None
+        if storage.is_shared or is_late:
+            # It may be claimed in its turn before the database has answered: then it is this one.
+            self._live[kept.state.id] = kept
         if is_late and kept.worker is not None:
             kept.is_kept, kept.is_late = False, True
-            self._take_task(kept)
+            self.feeding.take_new(kept)
             found = kept
         elif kept.state.owner is None and (found := storage.put_nowait(kept)) is kept:
-            self._take_task(kept)
+            self.feeding.take_new(kept)
         if found is None:
             found = await self._keep_task(kept)
         if kept.begun is not None:
@@ -204,6 +207,7 @@ class EngineTasks:
         return await asyncio.shield(asyncio.ensure_future(self._keep_now(kept)))
 
     async def _keep_now(self, kept: KeptTask) -> KeptTask:
+        question = self.feeding.unheard.ask()
         try:
             found = None if kept.state.owner is None else await self._quotas.take_room(kept)
             if found is None:
@@ -213,10 +217,11 @@ class EngineTasks:
                     if kept.state.owner is not None:
                         self._quotas.leave(kept)
             if found is kept:
-                self._take_task(kept)
+                self.feeding.take_new(kept)
                 if not kept.is_settled:
                     await self._settle_late(kept)
         finally:
+            self.feeding.unheard.hear(question)
             if kept.begun is not None:
                 self.feeding.give_up_call(kept)
         return found
@@ -229,11 +234,6 @@ class EngineTasks:
             if self.feeding.has_ended(kept):
                 break
         await self._storage.settle(kept)
-
-    def _take_task(self, kept: KeptTask) -> None:
-        if self._storage.is_shared or not kept.is_kept:
-            self._live[kept.state.id] = kept
-        self.feeding.take_new(kept)
 
     def read_clock(self) -> datetime:
         """Return the time, UTC, that all programs with these tasks agree on; see `TaskState`."""
