@@ -1,7 +1,7 @@
 """Which tasks has the database given to this engine, which never heard of it?
 
 The answer may have been lost. Or it is on its way, for longer than some looks at the database take:
-such a task will run yet, and must not be taken for one that nobody runs.
+such a task will run yet, and must not be taken for one that does not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 
 class UnheardTasks:
-    """Tells tasks whose answer was lost from those whose answer is on its way."""
+    """Separates tasks whose answer was lost from those whose answer is on its way."""
 
     def __init__(self) -> None:
         self._asked = 0
