@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 import time
 
-from tests.admission.cluster.cluster_world import Setting, World, random_setting
+from tests.admission.cluster.cluster_world import World
+from tests.admission.cluster.shared_by_a_world import Setting, random_setting
 from tests.admission.cluster.watching_grants import BreachError
 from tool_engine.admission.cluster.cluster_limits import STRATEGIES, ClusterLimits
 

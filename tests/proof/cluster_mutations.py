@@ -11,8 +11,12 @@ BREAKERS: Final = "tool_engine/admission/cluster/breakers.py"
 CONFIRMING: Final = "tool_engine/admission/cluster/confirming.py"
 COORDINATOR: Final = "tool_engine/admission/cluster/coordinator.py"
 HOLDER: Final = "tool_engine/admission/cluster/holder.py"
+KEY: Final = "tool_engine/admission/key.py"
+LEASE: Final = "tool_engine/admission/cluster/lease.py"
 LEASED_CALL: Final = "tool_engine/admission/cluster/leased_call.py"
 LINE_UP: Final = "tool_engine/admission/cluster/line_up.py"
+LIMITS: Final = "tool_engine/admission/cluster/cluster_limits.py"
+MEMBER: Final = "tool_engine/admission/cluster/member.py"
 OUTBOX: Final = "tool_engine/admission/cluster/outbox.py"
 CLUSTER: Final = ("tests/admission/cluster",)
 
@@ -287,7 +291,7 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "idle units stay for ever",
         HOLDER,
-        "            if now - since >= self.idle_time:\n",
+        "            if now >= since + self.idle_time:  # as `wake_at` says it\n",
         "            if False:\n",
     ),
     _mutate(
@@ -307,5 +311,72 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         COORDINATOR,
         "            elif not self._ask_holders(entry) or now - entry.asked_at >= self.grace:\n",
         "            elif not self._ask_holders(entry):\n",
+    ),
+    _mutate(
+        "the first definition of a tool holds for ever",
+        COORDINATOR,
+        "            defined[name] = limit\n",
+        "            defined.setdefault(name, limit)\n",
+    ),
+    _mutate(
+        "a lowered definition does not drain",
+        COORDINATOR,
+        "self.lowered.update(each for each in held if name_definition(each) == name)\n",
+        "pass\n",
+    ),
+    _mutate(
+        "a ticket does not say what its tool defines",
+        LEASED_CALL,
+        "        entry.limits,\n",
+        "        {},\n",
+    ),
+    _mutate(
+        "a start of a tool's rate counts no longer than it takes",
+        LIMITS,
+        'return float(name.rpartition("@")[2]) if name.startswith(TOOL) else 0.0',
+        "return 0.0",
+    ),
+    _mutate(
+        "what a crash forgot of a dead process was started by no tool",
+        ACCOUNTS,
+        "            defined = [resource for resource in self.defined if is_rate(resource)]\n",
+        "            defined: list[str] = []\n",
+    ),
+    _mutate(
+        "other limits end the breakers of tools",
+        COORDINATOR,
+        "            if not name.startswith(TOOL):\n",
+        "            if True:\n",
+    ),
+    _mutate(
+        "a call heavier than its tool defines by now holds up all behind it",
+        ACCOUNTS,
+        "(entry.standing == RETURNS or is_of_tool)",
+        "False",
+    ),
+    _mutate(
+        "a call that could not start leaves its place behind when it goes",
+        LEASE,
+        " or waiter is not self.desk.granting:\n",
+        ":\n",
+    ),
+    _mutate(
+        "a call takes back a key that it lent, whoever has it by now",
+        KEY,
+        " and order[0] == -inf and self.resource is None\n",
+        " and order[0] == -inf\n",
+    ),
+    _mutate(
+        "what goes back can be used until the next turn of the loop",
+        MEMBER,
+        "        asyncio.get_running_loop().call_soon(self._let_happen, happens)\n",
+        "        effects = happens(read_uptime())\n"
+        "        asyncio.get_running_loop().call_soon(self._apply_effects, effects)\n",
+    ),
+    _mutate(
+        "a call that starts hands on what has just gone back",
+        MEMBER,
+        "        self._show_units()  # a call that starts below",
+        "        pass  # a call that starts below",
     ),
 )

@@ -95,8 +95,9 @@ class Key:
 
         A call that goes on may be alone above a limit that has shrunk meanwhile.
         """
-        # What has run before must be able to go on, or it would wait without an end.
-        is_alone = not self.used and order[0] == -inf
+        # What has run before must be able to go on, or it would wait without an end. Of a key that
+        # processes share, another one may have what it lent: that is decided for all of them.
+        is_alone = not self.used and order[0] == -inf and self.resource is None
         return (self.used + weight <= self.most or is_alone) and order <= self.first_blocked
 
     def block(self, lane: Any, order: Order, turn: Order, *, is_selective: bool) -> None:

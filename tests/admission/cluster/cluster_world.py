@@ -12,15 +12,13 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-import msgspec
-
 from tests.admission.cluster.ledger import LENDS, RUNS, WAITS, Ledger, View, Work
+from tests.admission.cluster.shared_by_a_world import Setting, Tools, change_limits
 from tests.admission.cluster.watching_grants import BreachError, WatchedCoordinator
-from tool_engine.admission.cluster.cluster_limits import ClusterLimits
+from tool_engine.admission.cluster.cluster_limits import is_rate
 from tool_engine.admission.cluster.effects import (
     Adopt,
     Effect,
@@ -44,67 +42,6 @@ from tool_engine.admission.cluster.lease_messages import (
     encode_message,
 )
 from tool_engine.admission.cluster.line_up import Entry
-from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How large a world is, and what happens in it.
-
-    Args:
-        limits: At the beginning.
-        processes: How many.
-        pace: Calls a second of one process.
-        length: Seconds that a call takes on average.
-        faults: Faults a second, in all.
-        ttl: Seconds.
-        grace: Seconds.
-        is_thorough: Each grant gets a second opinion, and each message is JSON on its way.
-        nests: The share of calls that make one of their own.
-        keys: How many values the key has.
-    """
-
-    limits: ClusterLimits
-    processes: int = 4
-    pace: float = 4.0
-    length: float = 0.2
-    faults: float = 1.0
-    ttl: float = 3.0
-    grace: float = 0.3
-    is_thorough: bool = True
-    nests: float = 0.1
-    keys: int = 3
-    buckets: tuple[str, ...] = ("bucket:ai", "bucket:web")
-    idle_time: float = 1.0
-    calm_every: int = 700
-    """Calls after which faults stop until nothing is held any more."""
-    local: float = 0.0
-    """The share of calls in a bucket that hardly any other process uses."""
-
-
-def random_setting(chance: random.Random, strategy: str) -> Setting:
-    """A small world in which everything happens soon."""
-    has_signs = chance.random() < 0.6
-    limits = ClusterLimits(
-        1,
-        buckets={"ai": chance.randint(2, 5), "web": chance.randint(2, 4)},
-        keys={"caller": chance.randint(2, 3)} if chance.random() < 0.7 else {},
-        rates={"web": ToolRate(chance.randint(2, 8), chance.choice((0.5, 1.0, 4.0)))}
-        if has_signs
-        else {},
-        breakers={"web": BreakerPolicy(3, 0.5, chance.randint(1, 2))} if has_signs else {},
-        strategy=strategy,
-        aging=1.0,
-    )
-    pace = chance.choice((0.3, 1.0, 4.0, 12.0))
-    return Setting(
-        limits,
-        processes=chance.randint(2, 6),
-        pace=pace,
-        length=chance.choice((0.05, 0.3, 1.0)),
-        faults=chance.choice((0.3, 1.2)) if pace < 4 else chance.choice((0.3, 1.2, 4.0)),
-        idle_time=chance.choice((1.0, 60.0)),
-    )
 
 
 class Process:
@@ -158,6 +95,7 @@ class World:
         self.coordinator.is_thorough = setting.is_thorough
         self.saved = self.coordinator.save()
         self.revisions = count(2)
+        self.tools = Tools(self.chance, setting)
         self.ledger = Ledger(setting.limits)
         self.places: dict[tuple[str, int], int] = {}
         self.last_place = 0
@@ -260,8 +198,11 @@ class World:
 
     def note_waits(self, entry: Entry) -> None:
         """No process has anything idle of what one lacks that asks, but for those that sleep."""
-        if entry.number not in self.by_life[entry.owner].holder.waiting:
-            return  # it has ended, or started with an idle unit of its own process
+        call = self.by_life[entry.owner].holder.waiting.get(entry.number)
+        if call is None or call.entry.attempt != entry.attempt:
+            # It has ended, or started with an idle unit of its own process, and was perhaps put
+            # back since: then it waits by the will of its process, and is not refused.
+            return
         for resource in entry.units.keys() & self.coordinator.blocked:
             for life in self.coordinator.books.holders.get(resource, ()):
                 process = self.by_life[life]
@@ -305,38 +246,32 @@ class World:
         """A call comes, if not too many wait already."""
         if parent is None and len(process.holder.waiting) > 15:
             return
-        chance, number = self.chance, next(self.numbers)
-        units = {chance.choice(self.setting.buckets): chance.choice((1, 1, 1, 2))}
-        if self.setting.local and chance.random() < self.setting.local:
-            units = {f"bucket:of {process.name}": 1}
-        breaker = None
-        if "bucket:web" in units and self.limits.rates:
-            units["rate:web"] = 1
-            breaker = "web" if self.limits.breakers else None
-        share = f"caller {chance.randrange(self.setting.keys)}"
-        if self.limits.keys and chance.random() < 0.4:
-            units[f"key:caller:{share}"] = max(units[r] for r in units if r.startswith("bucket"))
-        limited = {r: n for r, n in units.items() if self.limits.limit_of(r) is not None}
-        work = Work(number, limited, self.now, breaker, parent)
+        number = next(self.numbers)
+        needs = self.tools.choose(process.name, self.limits, self.setting)
+        limited = self.tools.list_limited(needs, process.holder.limits)
+        work = Work(number, limited, self.now, needs.breaker, parent)
         process.view.work[number] = work
         self.counts["calls"] += 1
+        self.counts["calls of tools that define limits"] += bool(needs.limits or needs.policy)
         sent = self.counts["statements"]
         effects = process.holder.ask(
             number,
-            units,
+            needs.units,
             self.clock(process),
-            priority=chance.randrange(3),
-            share=share if self.limits.strategy == "fair" else "",
-            pace=chance.choice((1.0, 2.0)) if self.limits.strategy == "fair" else 1.0,
-            breaker=breaker,
+            priority=needs.priority,
+            share=needs.share,
+            pace=needs.pace,
+            breaker=needs.breaker,
             parent=None if parent is None else parent.number,
             asks=number % 3 == 0,
+            limits=needs.limits,
+            policy=needs.policy,
         )
         self.act(process, effects)
         if work.status == RUNS and sent == self.counts["statements"]:
             self.counts["started at once"] += 1
-        if work.status == WAITS and chance.random() < 0.1:
-            self.after(chance.expovariate(5), self.meet, process, self.cancel, work)
+        if work.status == WAITS and self.chance.random() < 0.1:
+            self.after(self.chance.expovariate(5), self.meet, process, self.cancel, work)
 
     def cancel(self, process: Process, work: Work) -> None:
         if work.status == WAITS:
@@ -382,12 +317,14 @@ class World:
             number for effect in effects if isinstance(effect, Lose) for number in effect.numbers
         ]
         if work.number not in lost:
-            if work.units and clock >= was_sure_until:
+            holds_some = any(not is_rate(resource) for resource in work.units)
+            if holds_some and clock >= was_sure_until:
                 raise BreachError(f"the late end of {work.number} counts")
             self.finish(process, work)
             if work.breaker and not self.is_calm and self.chance.random() < 0.02:
                 self.act(process, effects)
-                effects = holder.trip(work.breaker, clock)
+                policy = self.tools.policy_of(process.name, work.breaker)
+                effects = holder.trip(work.breaker, clock, policy)
         self.act(process, effects)
 
     def finish(self, process: Process, work: Work, *, is_lost: bool = False) -> None:
@@ -400,7 +337,7 @@ class World:
     def take_back(self, process: Process, work: Work) -> None:
         if work.status == LENDS:
             work.status, work.asked_at = WAITS, self.now
-            work.units = {r: n for r, n in work.units.items() if not r.startswith("rate")}
+            work.units = {r: n for r, n in work.units.items() if not is_rate(r)}
             self.act(process, process.holder.unpark(work.number, self.clock(process)))
 
     def lose(self, process: Process, work: Work) -> None:
@@ -503,6 +440,7 @@ class World:
         outcome = self.coordinator.hear(message, self.now, sessions)
         if self.coordinator.limits != known:
             self.ledger.adopt(self.coordinator.limits)
+        self.ledger.define(self.coordinator.books.defined, self.coordinator.breakers)
         if outcome.is_durable:
             self.saved = self.coordinator.save()
         for note in outcome.notes:
@@ -595,6 +533,7 @@ class World:
                 self.sever: 1.5,
                 self.crash: 1,
                 self.change_limits: 1,
+                self.redefine: 1,
                 self.pause: 0.5,
             }
             kind = self.chance.choices(list(kinds), list(kinds.values()))[0]
@@ -683,15 +622,12 @@ class World:
     def change_limits(self, process: Process) -> None:
         if process.is_frozen:
             return
-        revision = next(self.revisions)
-        buckets = {
-            name: max(2, limit + self.chance.choice((-1, 1)))
-            for name, limit in self.coordinator.limits.buckets.items()
-        }
-        limits = msgspec.structs.replace(
-            self.coordinator.limits, revision=revision, buckets=buckets
-        )
+        limits = change_limits(self.coordinator.limits, next(self.revisions), self.chance)
         self.act(process, process.holder.configure(limits, self.clock(process)))
+
+    def redefine(self, _: Process) -> None:
+        """A tool has another definition, which one process after another takes over."""
+        self.tools.redefine()
 
     def pause(self, process: Process) -> None:
         if not process.is_frozen:

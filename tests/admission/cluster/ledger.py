@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tests.admission.cluster.watching_grants import BreachError
-from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate
+from tool_engine.admission.cluster.breakers import ClusterBreaker
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate, name_definition
 from tool_engine.admission.cluster.holder import Holder
 from tool_engine.admission.cluster.lease_messages import State
 
@@ -55,8 +56,13 @@ class Ledger:
         self.starts: dict[str, deque[float]] = defaultdict(deque)
         self.probes: dict[tuple[str, int], set[tuple[Holder, str, int]]] = defaultdict(set)
         self.given_up: set[str] = set()
+        self.defined: dict[str, int] = {}
+        """Of what tools define: the limits that hold now, and of rates the most that ever held."""
+        self.most_starts: dict[str, int] = {}
+        self.most_probes: dict[str, int] = {}
         self.waits: list[float] = []
         self.counts: Counter[str] = Counter()
+        self._note_most()
 
     # Units
 
@@ -88,8 +94,12 @@ class Ledger:
                     held[resource] += idle
         return dict(held)
 
-    def ceiling_of(self, resource: str) -> float:
+    def limit_of(self, resource: str) -> int | None:
         limit = self.limits.limit_of(resource)
+        return self.defined.get(name_definition(resource)) if limit is None else limit
+
+    def ceiling_of(self, resource: str) -> float:
+        limit = self.limit_of(resource)
         if limit is None:
             return math.inf
         ceiling = self.ceilings.get(resource)
@@ -103,10 +113,33 @@ class Ledger:
         """The coordinator has other limits from now on."""
         for resource in list(self.totals):
             # What is out and not heard of yet is under the limit of before.
-            before = self.limits.limit_of(resource)
-            bound = math.inf if before is None else max(before, self.ceiling_of(resource))
-            self.ceilings[resource] = bound
+            self._keep_ceiling(resource)
         self.limits = limits
+        self._note_most()
+
+    def define(self, defined: Mapping[str, int], breakers: Mapping[str, ClusterBreaker]) -> None:
+        """The coordinator knows these definitions of tools by now."""
+        for name, breaker in breakers.items():
+            most = max(self.most_probes.get(name, 0), breaker.policy.probes)
+            self.most_probes[name] = most
+        if self.defined != defined:
+            for resource in list(self.totals):
+                if self.defined.get(name_definition(resource)) != defined.get(
+                    name_definition(resource)
+                ):
+                    self._keep_ceiling(resource)
+            self.defined = dict(defined)
+            self._note_most()
+
+    def _keep_ceiling(self, resource: str) -> None:
+        before = self.limit_of(resource)
+        bound = math.inf if before is None else max(before, self.ceiling_of(resource))
+        self.ceilings[resource] = bound
+
+    def _note_most(self) -> None:
+        rates = {f"rate:{name}": rate.calls for name, rate in self.limits.rates.items()}
+        for resource, calls in (rates | self.defined).items():
+            self.most_starts[resource] = max(calls, self.most_starts.get(resource, 0))
 
     def check_totals(self, held: Iterable[tuple[dict[str, int], bool]]) -> None:
         """Add all up anew; those that are frozen and were given up are left out."""
@@ -119,7 +152,7 @@ class Ledger:
         for resource, total in totals.items():
             if total > self.ceiling_of(resource):
                 raise BreachError(
-                    f"{total} units of {resource}, and {self.limits.limit_of(resource)} are allowed"
+                    f"{total} units of {resource}, and {self.limit_of(resource)} are allowed"
                 )
 
     # Calls
@@ -164,12 +197,13 @@ class Ledger:
             raise BreachError(f"{work.number} knowingly passes those who wait for {passed}")
 
     def _count_start(self, resource: str, now: float) -> None:
-        starts, rate = self.starts[resource], self.limits.rates[resource.partition(":")[2]]
+        starts, calls = self.starts[resource], self.most_starts[resource]
+        period = self.limits.period_of(resource)
         starts.append(now)
-        if len(starts) > rate.calls:
+        while len(starts) > calls:
             first = starts.popleft()
-            if now - first < rate.period - 1e-6:
-                raise BreachError(f"{rate.calls + 1} starts of {resource} in {now - first:.3f} s")
+            if now - first < period - 1e-6:
+                raise BreachError(f"{calls + 1} starts of {resource} in {now - first:.3f} s")
 
     def _count_probe(self, work: Work, holder: Holder) -> None:
         if work.breaker is None:
@@ -179,6 +213,6 @@ class Ledger:
         running = self.probes[probe]
         running.add((holder, holder.life, work.number))
         known = [p for p in running if p[1] == p[0].life and p[1] not in self.given_up]
-        most = self.limits.breakers[work.breaker].probes
+        most = self.most_probes[work.breaker]
         if len(known) > most:
             raise BreachError(f"{len(known)} probes of {work.breaker} at once, {most} are allowed")

@@ -59,6 +59,20 @@ def test_a_definition_is_on_disk_before_anything_of_it_is_granted() -> None:
     assert not coordinator.hear(Sync("a", 3, tickets=(ticket,)), 0.2).is_durable
 
 
+def test_a_call_that_is_heavier_than_a_newer_definition_goes_alone() -> None:
+    """It came when the limit was larger, and would hold up all behind it for ever."""
+    coordinator = Coordinator(LIMITS)
+    greet(coordinator, "a", 0.0)
+    assert ask(coordinator, "a", 2, 0.1, KEY, 2) == {2: 0}
+    heavy = Ticket(3, {KEY: 2}, limits={name_definition(KEY): 2})
+    assert answer_to(coordinator, Sync("a", 3, tickets=(heavy,)), 0.2).state.grants == {2: 0}
+    assert ask(coordinator, "a", 4, 0.3, KEY, 1) == {2: 0}
+    state = answer_to(coordinator, Sync("a", 5, returned={KEY: 1}, gone=(2,)), 0.4).state
+    assert state.grants == {3: 0}
+    state = answer_to(coordinator, Sync("a", 6, returned={KEY: 3}, gone=(3,)), 0.5).state
+    assert state.grants == {4: 0}
+
+
 def test_starts_that_a_crash_has_forgotten_count() -> None:
     """The tool's whole rate does, once, for its whole period."""
     coordinator = Coordinator(LIMITS, ttl=1.0)

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from tests.admission.cluster import cluster_world
-from tests.admission.cluster.cluster_world import World, random_setting
+from tests.admission.cluster.cluster_world import World
+from tests.admission.cluster.shared_by_a_world import random_setting
 from tests.admission.cluster.watching_grants import WatchedCoordinator
 from tests.effort import IS_WHOLE
 from tool_engine.admission.cluster.cluster_limits import STRATEGIES, ClusterLimits

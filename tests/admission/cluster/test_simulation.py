@@ -9,7 +9,8 @@ import random
 
 import pytest
 
-from tests.admission.cluster.cluster_world import World, random_setting
+from tests.admission.cluster.cluster_world import World
+from tests.admission.cluster.shared_by_a_world import random_setting
 from tests.effort import IS_WHOLE
 from tool_engine.admission.cluster.cluster_limits import STRATEGIES
 
@@ -25,7 +26,7 @@ def test_no_breach(seed: int, strategy: str) -> None:
     world.run(CALLS)
     assert world.ledger.counts["ended"] > CALLS / 5
     faults = ("kill", "freeze", "doze", "drop", "cut", "sever", "crash")
-    assert sum(world.counts[fault] for fault in faults) > 10
+    assert sum(world.counts[fault] for fault in faults) >= 3
 
 
 def test_one_seed_is_one_run() -> None:

@@ -6,8 +6,10 @@ import pickle
 from collections import defaultdict
 from typing import Any, Protocol
 
+from tests.admission.cluster.shared_by_a_world import is_of_tool
+from tool_engine.admission.cluster.cluster_limits import name_definition
 from tool_engine.admission.cluster.coordinator import Coordinator, Life, Outcome
-from tool_engine.admission.cluster.lease_messages import Hello, Message, Reply, Ticket
+from tool_engine.admission.cluster.lease_messages import RETURNS, Hello, Message, Reply, Ticket
 from tool_engine.admission.cluster.line_up import Entry
 
 
@@ -43,6 +45,8 @@ class WatchedCoordinator(Coordinator):
         self.turns: dict[Any, float] = defaultdict(float)
         self.floors: dict[Any, float] = defaultdict(float)
         self.granted = 0
+        self.told: dict[str, int] = {}
+        """What tools define, as the tickets said that were taken in."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "watcher"}
@@ -72,8 +76,15 @@ class WatchedCoordinator(Coordinator):
                 raise BreachError(f"nothing holds it up, and it waits: {first}")
         return outcome
 
+    def _take_tickets(self, life: Life, tickets: tuple[Ticket, ...], now: float) -> list[int]:
+        for ticket in tickets:
+            self.told.update(ticket.limits)
+        return super()._take_tickets(life, tickets, now)
+
     def _make_entry(self, life: Life, ticket: Ticket, now: float) -> Entry:
         entry = super()._make_entry(life, ticket, now)
+        if not ticket.limits.keys() >= {name_definition(r) for r in ticket.units if is_of_tool(r)}:
+            raise BreachError(f"{ticket} does not say what its tool defines")
         if ticket.place is None and entry.place <= self.watcher.last_place:
             raise BreachError(f"{entry} stands before those that came earlier")
         return entry
@@ -105,9 +116,10 @@ class WatchedCoordinator(Coordinator):
         self._count_turn(entry)
         self.granted += 1
         super()._grant_units(entry)
-        for resource in entry.units:
-            limit = self.limits.limit_of(resource)
-            if limit is not None and self._count_used(resource) > limit:
+        for resource, units in entry.units.items():
+            limit, used = self._limit_of(resource), self._count_used(resource)
+            is_alone = used == units and self._may_be_heavy(entry, resource)
+            if limit is not None and used > limit and not is_alone:
                 raise BreachError(f"more than {limit} of {resource} were granted")
 
     # The second opinion
@@ -162,20 +174,29 @@ class WatchedCoordinator(Coordinator):
             holding = [
                 resource
                 for kind in ("rate:", "key:", "bucket:")
-                for resource, units in sorted(entry.units.items(), reverse=True)
-                if resource.startswith(kind) and self._holds_up(resource, units)
+                for resource in sorted(entry.units, reverse=True)
+                if resource.startswith(kind) and self._holds_up(entry, resource)
             ]
             if not holding:
                 return entry
             blocked.add(holding[0])
         return None
 
-    def _holds_up(self, resource: str, units: int) -> bool:
+    def _holds_up(self, entry: Entry, resource: str) -> bool:
+        limit, used = self._limit_of(resource), self._count_used(resource)
+        is_alone = not used and self._may_be_heavy(entry, resource)
+        return limit is not None and used + entry.units[resource] > limit and not is_alone
+
+    def _may_be_heavy(self, entry: Entry, resource: str) -> bool:
+        """Whether one may be heavier than a limit, if it is alone."""
+        return entry.standing == RETURNS or self.limits.limit_of(resource) is None
+
+    def _limit_of(self, resource: str) -> int | None:
         limit = self.limits.limit_of(resource)
-        return limit is not None and self._count_used(resource) + units > limit
+        return self.told.get(name_definition(resource)) if limit is None else limit
 
     def _explain(self) -> str:
-        used = {r: (self._count_used(r), self.limits.limit_of(r)) for r in self.books.used}
+        used = {r: (self._count_used(r), self._limit_of(r)) for r in self.books.used}
         rows = [(e.owner, e.number, e.units, e.place) for e in self._waiting()[:12]]
         return f"{used} {rows}"
 

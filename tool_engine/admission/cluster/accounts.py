@@ -15,6 +15,8 @@ from tool_engine.admission.cluster.cluster_limits import (
     is_rate,
     name_definition,
 )
+from tool_engine.admission.cluster.lease_messages import RETURNS
+from tool_engine.admission.cluster.line_up import Entry
 
 
 @dataclass(slots=True)
@@ -59,6 +61,18 @@ class Books:
         """Return how many units may be granted; None: any number."""
         limit = self.limit_of(resource)
         return None if limit is None else limit - self.used.get(resource, 0)
+
+    def has_room(self, entry: Entry, resource: str) -> bool:
+        """Return whether an entry may be granted what it needs of a resource.
+
+        One may be heavier than a limit that was lowered since it came, and would wait for ever, and
+        all behind it: one that has run before, or that goes by an older definition of its tool. It
+        goes alone.
+        """
+        room = self.room_of(resource)
+        is_of_tool = self.limits.limit_of(resource) is None
+        is_alone = resource not in self.used and (entry.standing == RETURNS or is_of_tool)
+        return room is None or entry.units[resource] <= room or is_alone
 
     def limit_of(self, resource: str) -> int | None:
         """Return how many units there are; None: any number."""

@@ -433,7 +433,7 @@ class Coordinator:
         if self.has_changed and not self.is_gated(now):
             self.has_changed = False
             may_go = lambda entry: self._may_go(entry, now)  # noqa: E731 - one name for `now`
-            self.blocked = self.line_up.serve(self.books.room_of, may_go, self._grant_units)
+            self.blocked = self.line_up.serve(self.books.has_room, may_go, self._grant_units)
         self.lowered = {r for r in self.lowered if (self.books.room_of(r) or 0) < 0}
         for resource in self.blocked | self.lowered:
             for name in self.books.holders.get(resource, ()):

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from tool_engine.admission.cluster.accounts import Account
-from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate, name_definition
 from tool_engine.admission.cluster.coordinator import LOOK_EVERY
 from tool_engine.admission.cluster.effects import (
     Adopt,
@@ -121,6 +122,8 @@ class Holder:
         breaker: str | None = None,
         parent: int | None = None,
         asks: bool = False,
+        limits: Mapping[str, int] = MappingProxyType({}),
+        policy: BreakerPolicy | None = None,
     ) -> list[Effect]:
         """Let a call wait for its units, all of them at once; it may start at once.
 
@@ -134,9 +137,16 @@ class Holder:
             breaker: The cluster's breaker that it must pass.
             parent: The call that makes it, at whose place it stands.
             asks: It is refused if it has to wait, and `Wait` is to say so for sure.
+            limits: Of resources that its tool defines, as in `Ticket`.
+            policy: Of a breaker that its tool defines.
         """
         effects = self._look_at_clock(now)
-        needed = {r: n for r, n in units.items() if n and self.limits.limit_of(r) is not None}
+        named = (r for r in units if units[r])
+        needed = {
+            r: units[r]
+            for r in named
+            if name_definition(r) in limits or self.limits.limit_of(r) is not None
+        }
         entry = Entry("", self.process, number, needed, next(self._arrivals), now)
         caller = None if parent is None else self.running.get(parent)
         call = Call(entry)
@@ -145,7 +155,7 @@ class Holder:
         if breaker == call.passed:
             breaker = None
         entry.priority, entry.share, entry.pace, entry.breaker = priority, share, pace, breaker
-        entry.asks = asks
+        entry.asks, entry.limits, entry.policy = asks, dict(limits), policy
         if caller is not None:
             entry.place, entry.asked_at = caller.entry.place, caller.entry.asked_at
             call.place = caller.place
@@ -349,7 +359,7 @@ class Holder:
         effects = self._look_at_clock(now)
         self.signs.end_pauses(now)
         for resource, since in list(self._idle_since.items()):
-            if now - since >= self.idle_time:
+            if now >= since + self.idle_time:  # as `wake_at` says it
                 del self._idle_since[resource]
                 self._give_back_idle(resource)
         return self._finish_event(effects, now)
@@ -464,7 +474,7 @@ class Holder:
         def take(entry: Entry) -> None:
             effects.append(self._start_call(entry))
 
-        self.line_up.serve(self.idle_of, self.signs.may_start, take)
+        self.line_up.serve(self._has_idle, self.signs.may_start, take)
         for resource in self.short & self.line_up.counts.keys():
             # A call of this process waits for more: what it has idle of it is in its own way.
             self._give_back_idle(resource)
@@ -530,10 +540,13 @@ class Holder:
                 effects.append(Wait(number))
         return effects
 
+    def _has_idle(self, entry: Entry, resource: str) -> bool:
+        return self.idle_of(resource) >= entry.units[resource]
+
     def _can_use(self, entry: Entry, now: float) -> bool:
         if not self.is_sure(now) or self.signs.is_paused(entry):
             return False
-        return all(self.idle_of(resource) >= units for resource, units in entry.units.items())
+        return all(self._has_idle(entry, resource) for resource in entry.units)
 
     def _adopt_limits(self, limits: ClusterLimits) -> list[Effect]:
         self.limits = limits

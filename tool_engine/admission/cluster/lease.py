@@ -235,7 +235,8 @@ class Lease:
     def withdraw(self, waiter: Waiter) -> None:
         """Give up the place of a waiter, if it has one."""
         self.desk.end_asking(waiter)
-        if self.take_place(waiter):
+        # One that could not start when its turn came has no place, and is known there all the same.
+        if self.take_place(waiter) or waiter is not self.desk.granting:
             self.desk.source.withdraw(waiter)
 
     def has_place(self, waiter: Waiter) -> bool:

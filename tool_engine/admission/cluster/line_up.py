@@ -146,14 +146,14 @@ class LineUp:
 
     def serve(
         self,
-        room_of: Callable[[str], int | None],
+        has_room: Callable[[Entry, str], bool],
         may_go: Callable[[Entry], bool],
         take: Callable[[Entry], None],
     ) -> set[str]:
         """Serve all that can be served, in order.
 
         Args:
-            room_of: How many units of a resource are free; None: any number.
+            has_room: Whether what one needs of a resource is free.
             may_go: Whether nothing but units holds one up.
             take: Takes the units of one, which then waits no more.
 
@@ -162,7 +162,7 @@ class LineUp:
         """
         while True:
             blocked: set[str] = set()
-            entry = self._find_next(room_of, may_go, blocked)
+            entry = self._find_next(has_room, may_go, blocked)
             if entry is None:
                 return blocked
             self.leave(entry)
@@ -188,7 +188,7 @@ class LineUp:
 
     def _find_next(
         self,
-        room_of: Callable[[str], int | None],
+        has_room: Callable[[Entry, str], bool],
         may_go: Callable[[Entry], bool],
         blocked: set[str],
     ) -> Entry | None:
@@ -197,7 +197,7 @@ class LineUp:
         heads = [self._find_head(line) for line in list(self._lines)]
         for entry in sorted((head for head in heads if head is not None), key=self.rank):
             if may_go(entry):
-                holding = self._find_holding(entry, room_of, blocked)
+                holding = self._find_holding(entry, has_room, blocked)
                 if holding is None:
                     return entry
                 blocked.add(holding)
@@ -214,14 +214,13 @@ class LineUp:
         return None
 
     def _find_holding(
-        self, entry: Entry, room_of: Callable[[str], int | None], blocked: set[str]
+        self, entry: Entry, has_room: Callable[[Entry, str], bool], blocked: set[str]
     ) -> str | None:
         """Return what holds one up; None: nothing does."""
         if behind := blocked & entry.units.keys():
             return behind.pop()  # it stands behind another one, and holds up nothing else
         for resource in sorted(entry.units, reverse=True):
-            room = room_of(resource)
-            if room is not None and entry.units[resource] > room:
+            if not has_room(entry, resource):
                 return resource
         return None
 

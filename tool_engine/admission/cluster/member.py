@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -165,7 +166,7 @@ class ClusterMember:
         self._start_running()
         number = self._numbers.get(waiter)
         if number is not None:
-            self._do_later(self._holder.resume(number, read_uptime()))
+            self._do_later(partial(self._holder.resume, number))
             return
         self._count += 1
         number = self._numbers[waiter] = self._count
@@ -178,37 +179,42 @@ class ClusterMember:
         entry = Entry("", process, number, needs.units, 0, 0.0, standing, request.priority)
         entry.share, entry.asks, entry.breaker = request.key or "", is_strict, needs.breaker
         entry.limits, entry.policy = needs.limits, needs.policy
-        self._do_later(self._holder.ask_for(entry, read_uptime()))
+        self._do_later(partial(self._holder.ask_for, entry))
 
     def withdraw(self, waiter: Any) -> None:
         """Note that a call that has asked waits no more."""
         number = self._numbers.pop(waiter, None)
         if number is not None:
             del self._waiters[number]
-            self._do_later(self._holder.withdraw(number, read_uptime()))
+            self._do_later(partial(self._holder.withdraw, number))
 
     def give_back(self, resource: str, units: int) -> None:
         """Take units back; the holder sees for itself what is idle."""
         del resource, units
-        self._do_later(self._holder.tick(read_uptime()))
+        self._do_later(self._holder.tick)
 
     def trip(self, breaker: str, policy: BreakerPolicy | None) -> None:
         """Open a breaker in all processes."""
         self._start_running()
-        self._do_later(self._holder.trip(breaker, read_uptime(), policy))
+        self._do_later(lambda now: self._holder.trip(breaker, now, policy))
 
     def end_probe(self, probe: int, outcome: bool | None) -> None:
         """Say what became of a call that tried a breaker."""
-        self._do_later(self._holder.give_back(probe, read_uptime(), outcome))
+        self._do_later(lambda now: self._holder.give_back(probe, now, outcome))
 
     # What the holder wants.
 
-    def _do_later(self, effects: list[Effect]) -> None:
-        # Those who ask are in the middle of something.
-        asyncio.get_running_loop().call_soon(self._apply_effects, effects)
+    def _do_later(self, happens: Callable[[float], list[Effect]]) -> None:
+        # Those who ask are in the middle of something; and the holder may give back what is idle,
+        # which must be known here before another call starts with it.
+        asyncio.get_running_loop().call_soon(self._let_happen, happens)
+
+    def _let_happen(self, happens: Callable[[float], list[Effect]]) -> None:
+        self._apply_effects(happens(read_uptime()))
 
     def _apply_effects(self, effects: list[Effect]) -> None:
         now = read_uptime()
+        self._show_units()  # a call that starts below hands on, and none is to have what went back
         for effect in effects:
             if isinstance(effect, Send):
                 task = asyncio.get_running_loop().create_task(self._send_message(effect.message))
@@ -244,25 +250,26 @@ class ClusterMember:
         number, holder = effect.number, self._holder
         waiter, call = self._waiters.get(number), holder.running.get(number)
         if waiter is None or call is None:
-            self._do_later(holder.give_back(number, now))
+            self._do_later(partial(holder.give_back, number))
             if waiter is not None:  # what it was granted was lost meanwhile
                 del self._waiters[number], self._numbers[waiter]
                 self._desk.ask_anew(waiter)
             return
         accounts = holder.accounts
         counted = [r for r in call.entry.units if r in accounts and not is_rate(r)]
-        units = {resource: accounts[resource].out for resource in counted}
+        own = call.entry.units
+        units = {resource: self._count_units(resource) + own[resource] for resource in counted}
         self._shown.update(dict.fromkeys(counted))
         probe = None if call.probe is None else (call.probe[0], number)
         if self._desk.start(waiter, units, probe):
             del self._waiters[number], self._numbers[waiter]
             holder.note_started([number])
         elif waiter.is_waiting:
-            self._do_later(holder.decline(number, now))
+            self._do_later(partial(holder.decline, number))
         else:
             self._waiters.pop(number, None)
             self._numbers.pop(waiter, None)
-            self._do_later(holder.give_back(number, now))
+            self._do_later(partial(holder.give_back, number))
 
     def _show_units(self) -> None:
         """Let the controller know what has changed."""
@@ -272,9 +279,8 @@ class ClusterMember:
             is_bucket = resource.startswith("bucket:")
             if is_rate(resource) or (is_bucket and limits.limit_of(resource) is None):
                 continue
-            account = holder.accounts.get(resource)
             is_wanted = resource in holder.wanted or resource in holder.short
-            units = 0 if account is None else account.out, is_wanted
+            units = self._count_units(resource), is_wanted
             if self._is_local and is_bucket:
                 units = limits.limit_of(resource) or 0, False
             if self._shown.get(resource, (0, False)) != units:
@@ -282,6 +288,11 @@ class ClusterMember:
                 self._desk.set_units(resource, units[0], is_wanted=is_wanted)
             if units == (0, False):
                 self._shown.pop(resource, None)  # keys have as many as they have values
+
+    def _count_units(self, resource: str) -> int:
+        """Return how many units the controller may use: not those of calls about to start."""
+        account, used = self._holder.accounts.get(resource), self._holder.used
+        return 0 if account is None else account.out - used.get(resource, 0)
 
     def _count_used(self, resource: str) -> int:
         return int(self._desk.count_used(resource))
@@ -351,7 +362,7 @@ class ClusterMember:
     def pause(self, bucket: str, seconds: float) -> None:
         """Let no call of a bucket start for some time, in all processes."""
         self._start_running()
-        self._do_later(self._holder.pause(f"bucket:{bucket}", seconds, read_uptime()))
+        self._do_later(partial(self._holder.pause, f"bucket:{bucket}", seconds))
 
     def let_idle_go(self) -> None:
         """Give back all that no call uses."""
@@ -360,23 +371,23 @@ class ClusterMember:
     # What the connection brings.
 
     def _start_running(self) -> None:
-        if effects := self._follow_loop():
-            self._do_later(effects)
+        if self._follow_loop():
+            self._do_later(self._holder.on_connection_lost)
         if self._running is None or self._running.done():
             self._running = asyncio.get_running_loop().create_task(self._stay_connected())
 
     def _make_connection(self) -> ClusterConnection:
         return ClusterConnection(self._url, self.cluster, self._hear_note, self._hear_end)
 
-    def _follow_loop(self) -> list[Effect]:
-        """Connect anew where another event loop runs than before, which has ended."""
+    def _follow_loop(self) -> bool:
+        """Connect anew where another event loop runs than before, which has ended; return so."""
         loop = asyncio.get_running_loop()
         before, self._loop = self._loop, loop
         if before is None or before is loop:
-            return []
+            return False
         self._connection, self._running, self._timer = self._make_connection(), None, None
         self._sending, self._heard, self._known = set(), asyncio.Event(), None
-        return self._holder.on_connection_lost(read_uptime())
+        return True
 
     async def _stay_connected(self) -> None:
         connection = self._connection
@@ -522,8 +533,9 @@ class ClusterMember:
             self._timer = loop.call_later(max(due, 0.0), self._tick_clock)
 
     def _tick_clock(self) -> None:
-        effects = self._follow_loop()
-        self._apply_effects(effects + self._holder.tick(read_uptime()))
+        if self._follow_loop():
+            self._apply_effects(self._holder.on_connection_lost(read_uptime()))
+        self._apply_effects(self._holder.tick(read_uptime()))
 
     async def close(self) -> None:
         """Give everything back, and leave."""
