@@ -50,6 +50,7 @@ def test_help_names_every_command_and_the_exit_codes(command: Callable[..., Any]
     assert ended.code == 0
     for word in (*COMMANDS, "--tools", "TOOL_ENGINE_TOOLS", "--version", "Exit codes", "130"):
         assert word in ended.out
+    assert "<bool>" not in ended.out
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -59,6 +60,7 @@ def test_each_command_has_an_example_that_is_right(command: Callable[..., Any], 
     text = " ".join(ended.out.split())
     assert ended.code == 0
     assert f"Example: tool-engine {name}" in text
+    assert "<bool>" not in text, "an option that takes no value shows none"
     assert "Exit codes" in text
     example = text.split("Example: ")[1].split(" ╭")[0]
     for word in example.split():
@@ -263,7 +265,7 @@ def test_help_is_light() -> None:
     code = (
         "import sys\nfrom tool_engine.cli.app import run\nrun(['--help'])\n"
         "light = {'app', 'command_list', 'completion', 'console', 'failures', 'options'}\n"
-        "light.add('settings')\n"
+        "light |= {'settings', 'completion_scripts'}\n"
         "names = [name.split('.') for name in sys.modules]\n"
         "loaded = {name[2] for name in names if name[:2] == ['tool_engine', 'cli'] and name[2:]}\n"
         "heavy = {'aiohttp', 'tool_engine.engine', 'watchdog', 'jsonschema'}\n"

@@ -16,6 +16,7 @@ from typing import Annotated, Final, TextIO
 import typer
 
 from tool_engine.cli.command_list import MARKUP, CommandList
+from tool_engine.cli.completion_scripts import use_own_scripts
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report_failure
 from tool_engine.cli.options import EXIT_CODES, PathOption, ServersOption, check_path_option
 from tool_engine.cli.settings import Settings, read_source
@@ -54,6 +55,7 @@ _ClusterOption = Annotated[
     ),
 ]
 
+use_own_scripts()
 app = typer.Typer(
     cls=CommandList,
     no_args_is_help=True,

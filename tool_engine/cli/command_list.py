@@ -142,6 +142,22 @@ _SETTINGS: Final = {"call": {"ignore_unknown_options": True}}
 """`call` knows which options are parameters of its tool, and refuses the others itself."""
 
 
+def hide_type_of_switches(params: list[Any]) -> list[Any]:
+    """Return options of which those without a value show none: `--json <bool>` takes nothing."""
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
+
+
+class LoadedCommand(TyperCommand):
+    """A command with its options."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options and arguments, `--help` among them."""
+        return hide_type_of_switches(super().get_params(ctx))
+
+
 class NamedCommand(TyperCommand):
     """A command in the list of all; its module is imported when it is used."""
 
@@ -157,7 +173,10 @@ class NamedCommand(TyperCommand):
             add_completion=False, rich_markup_mode=MARKUP, pretty_exceptions_enable=False
         )
         settings = _SETTINGS.get(self.name or "")
-        alone.command(self.name, epilog=EXIT_CODES, context_settings=settings)(module.run_command)
+        made = alone.command(
+            self.name, cls=LoadedCommand, epilog=EXIT_CODES, context_settings=settings
+        )
+        made(module.run_command)
         return typer.main.get_command(alone)
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
@@ -170,3 +189,7 @@ class CommandList(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings | {"commands": {name: NamedCommand(name) for name in COMMANDS}})
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options of the program."""
+        return hide_type_of_switches(super().get_params(ctx))

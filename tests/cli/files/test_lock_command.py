@@ -391,6 +391,26 @@ def test_other_programs_read_what_is_not_approved(command: Command, tools: Path)
     assert command("lock", "--check", "--format", "github").out == ""
 
 
+def test_what_is_wrong_stands_at_its_file_and_in_words(command: Command, tools: Path) -> None:
+    """Without a lock file, or with one that is none: the message is the message, not a file."""
+    (tools / "broken.yaml").write_text("name: broken\ntimeout: soon\n")
+    ended = command("lock", "--check", "--format", "github")
+    lines = ended.out.splitlines()
+    assert all(line.partition("::error file=")[2].startswith(str(tools)) for line in lines)
+    assert not any(line.endswith("::") for line in lines), lines
+    assert any(",title=unreadable::there is no lock file" in line for line in lines)
+    of_file = [line for line in lines if "broken.yaml" in line.partition("::there")[0]]
+    assert [line.partition("line=")[2].partition(",")[0] for line in of_file] == ["1", "2"]
+    Path(f"{tools}.lock").write_text("no: lock")
+    (said, *_) = [
+        each
+        for each in command("lock", "--check", "--format", "sarif").json["runs"][0]["results"]
+        if "is no lock file" in each["message"]["text"]
+    ]
+    uri = said["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri.endswith(f"{tools.name}.lock")
+
+
 def test_report_of_a_broken_file_and_of_one_that_is_gone(command: Command, tools: Path) -> None:
     command("lock")
     (tools / "echo.yaml").write_text("name: echo\n", encoding="utf-8")

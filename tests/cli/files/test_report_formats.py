@@ -107,6 +107,19 @@ def test_junit_has_a_case_for_each_file(folder: Path, command: Command, name: st
     assert (suite.attrib["tests"], suite.attrib["failures"]) == ("3", "1")
 
 
+@pytest.mark.parametrize("name", ["validate", "lint", "test", "lock"])
+def test_each_suite_of_junit_has_all_counts(folder: Path, command: Command, name: str) -> None:
+    """Jenkins' xunit plugin refuses a file in which one is missing."""
+    words = ("--check",) if name == "lock" else ()
+    suites = list(read_xml(command(name, *words, "--format", "junit").out))
+    assert suites
+    for suite in suites:
+        cases = list(suite)
+        for count, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            assert int(suite.attrib[count]) == sum(each.find(tag) is not None for each in cases)
+        assert int(suite.attrib["tests"]) == len(cases)
+
+
 def test_a_warning_fails_a_case_where_it_fails_the_command(folder: Path, command: Command) -> None:
     """`validate` exits with 0 for a handler that a program may register, `lint` with 1."""
     for file in ("bad", "failing"):

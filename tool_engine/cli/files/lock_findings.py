@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from tool_engine.catalog.approval.lock_state import APPROVED, CHANGED, GONE, NEW, LockState
@@ -49,9 +50,12 @@ def print_findings(
         for each in states
         if each.status != APPROVED
     ]
-    for text in texts:
-        place, _, _ = text.partition(": ")
-        findings.append(make_finding(_UNREADABLE, "error", text, read_place(place)[0] or path))
+    for text in (line for each in texts for line in each.splitlines()):
+        file, _, _ = read_place(text.partition(": ")[0])
+        is_place = file is not None and Path(file).exists()
+        findings.append(
+            make_finding(_UNREADABLE, "error", text, file if file and is_place else path)
+        )
     rules = [Rule(status, f"The definition is {words}") for status, words in _WORDS.items()]
     rules.append(Rule(_UNREADABLE, "It could not be compared"))
     print_report(form, "lock", findings, [path, *files.values()], rules)

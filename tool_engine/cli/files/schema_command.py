@@ -40,6 +40,11 @@ def run_command(
             "a catalog says where its schemas are, and only it; write `tool-engine schema catalog "
             "--address URL`"
         )
+    if address is not None and not address.startswith(("https://", "http://")):
+        raise CommandError(
+            f"--address {address!r} is no URL; write where editors find the schemas, such as "
+            "--address https://example.com/schemas"
+        )
     text = write_schema(what, address or SETTINGS_SCHEMA)
     if output is not None:
         write_output(output, text)

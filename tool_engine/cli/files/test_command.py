@@ -21,6 +21,7 @@ from tool_engine.cli.files.report_formats import (
     REPORTS,
     Finding,
     Rule,
+    add_suite,
     make_finding,
     print_report,
     print_xml,
@@ -237,19 +238,18 @@ def junit_xml(reports: Iterable[ToolReport], load_errors: Sequence[tuple[str, st
     """Return a suite per tool, and one for files not loaded."""
     root = ET.Element("testsuites", name="tool-engine test")
     for report in reports:
-        suite = ET.SubElement(
+        suite = add_suite(
             root,
-            "testsuite",
-            name=report.tool,
-            tests=str(len(report.cases)),
-            failures=str(report.count(CaseStatus.FAILED)),
-            skipped=str(report.count(CaseStatus.SKIPPED)),
+            report.tool,
+            tests=len(report.cases),
+            failures=report.count(CaseStatus.FAILED),
+            skipped=report.count(CaseStatus.SKIPPED),
         )
         for case in report.cases:
             _add_case(suite, report, case)
     if load_errors:
-        count = str(len(load_errors))
-        suite = ET.SubElement(root, "testsuite", name="loading", tests=count, errors=count)
+        count = len(load_errors)
+        suite = add_suite(root, "loading", tests=count, errors=count)
         for file, message in load_errors:
             element = ET.SubElement(suite, "testcase", classname="loading", name=visible(file))
             ET.SubElement(element, "error", message=visible(message))
