@@ -35,8 +35,8 @@ LINES = [
      ["validate --format sarif"]),
     ("cli/files/schema_command.py: write `tool-engine schema catalog --address URL`",
      "schema catalog", ["schema catalog --address https://tools.example"]),
-    ("cli/files/schema_command.py: write where editors find the schemas, such as --address "
-     "https://example.com/schemas", "schema catalog --address tools.example/schemas",
+    (("cli/files/schema_command.py: write where editors find the schemas, such as --address "
+      "https://example.com/schemas"), "schema catalog --address tools.example/schemas",
      ["schema catalog --address https://example.com/schemas"]),
     ("cli/project/init_command.py: name another one", "init taken/in", ["init free/in"]),
     (("cli/settings.py: name another with `tool-engine --tools DIR ...` or the variable "
