@@ -137,7 +137,7 @@ async def test_an_engine_learns_that_it_was_taken_for_dead(make: Make, work: Wor
         await heir._take_over(kept)
     assert not await first.tasks.cancel(handle.id)
     assert (handle.status, handle.result.error_type) == ("failed", "worker_lost")  # type: ignore[union-attr]
-    assert feeding._runs == {}
+    assert feeding.runner.runs == {}
 
 
 async def test_the_next_look_of_an_engine_that_was_taken_for_dead(make: Make, work: Work) -> None:
@@ -152,7 +152,7 @@ async def test_the_next_look_of_an_engine_that_was_taken_for_dead(make: Make, wo
         await heir._take_over(kept)
     await feeding._look_around()
     assert (await waiting).error_type == "worker_lost"
-    assert feeding._runs == {}
+    assert feeding.runner.runs == {}
     assert first.controller.get_metrics().active == 0
     (listed,) = await first.tasks.list()
     assert listed.status == "failed"

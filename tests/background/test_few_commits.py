@@ -18,7 +18,7 @@ from tool_engine import (
     ToolEngineConfig,
     ToolEngineEventType,
 )
-from tool_engine.background import feeding
+from tool_engine.background import feeding, runner
 from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.store import ToolKnowledgeStore
 
@@ -43,7 +43,7 @@ async def engine(
     """An engine that has run a task, and writes nothing by itself."""
     monkeypatch.setattr(feeding, "_PULSE", 3600.0)
     monkeypatch.setattr(feeding, "_SHOWN", 3600.0)
-    monkeypatch.setattr(feeding, "_AGAIN", 0.01)
+    monkeypatch.setattr(runner, "AGAIN", 0.01)
     async with open_engine(tmp_path, work) as engine:
         engine.tasks.feeding.lease = 1e9  # type: ignore[attr-defined]
         await ready(engine)

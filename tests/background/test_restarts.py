@@ -75,13 +75,13 @@ def live_on(*engines: ToolEngine) -> None:
 async def die(engine: ToolEngine) -> None:
     """Ends an engine as a killed process does: nothing more of it is written."""
     feeding = engine.tasks.feeding  # type: ignore[attr-defined]
-    tasks = [*feeding._loops, *(run.task for run in feeding._runs.values())]
+    tasks = [*feeding._loops, *(run.task for run in feeding.runner.runs.values() if run.task)]
 
     async def lost(*_: Any) -> bool:
         return False
 
     feeding.storage.change = feeding.storage.give_back = lost
-    for run in feeding._runs.values():
+    for run in feeding.runner.runs.values():
         run.is_lost = True
     for task in tasks:
         task.cancel()

@@ -188,12 +188,12 @@ class TaskMachine(RuleBasedStateMachine):
                     worker = other.feeding.worker
                     beat = live.feeding._seen.get(worker, (0, 0.0))[0]
                     live.feeding._seen[worker] = beat, float("-inf")
-                live.feeding._end_expired()
+                live.feeding.runner.end_expired()
                 await live.feeding._look_around()
         before, same = None, 0
         while same < 3:
             await asyncio.sleep(0.0 if self.url is None else 0.004)
-            runs = [run for live in self.lives for run in live.feeding._runs.values()]
+            runs = [run for live in self.lives for run in live.feeding.runner.runs.values()]
             now = sorted((run.kept.state.id, run.kept.state.status) for run in runs)
             same = same + 1 if now == before else 0
             before = now
@@ -415,7 +415,7 @@ class TaskMachine(RuleBasedStateMachine):
         for live in self.lives:
             metrics = live.engine.controller.get_metrics()
             assert (metrics.active, metrics.queue_length) == (0, 0)
-            assert (live.feeding._runs, live.feeding.places.room) == ({}, 64)
+            assert (live.feeding.runner.runs, live.feeding.places.room) == ({}, 64)
 
     def teardown(self) -> None:
         async def end() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +26,9 @@ from tool_engine import (
     ToolExecutionContext,
     TooManyTasksError,
 )
+from tool_engine.calls.call import Call
+from tool_engine.interfaces.tasks import Tasks
+from tool_engine.model.task import KeptTask
 
 OTHER = {"name": "other", "description": "is another one", "parameters": []}
 EXECUTION_STARTED = ToolEngineEventType.EXECUTION_STARTED
@@ -224,23 +229,34 @@ async def test_what_would_fail_at_once(
     ids=["gone", "changed", "another"],
 )
 async def test_tools_that_change_before_it_runs(
-    work: Work, change: Callable[[ToolEngine], object], error_type: str | None
+    make: Make, work: Work, change: Callable[[ToolEngine], object], error_type: str | None
 ) -> None:
     """A task that has its slot runs what it was started with, or nothing, and gives it back."""
     work.gate.set()
-    async with ToolEngine(ToolEngineConfig(tools_directory="none", auto_reload=False)) as engine:
-        work.add_to(engine)
-        await (await engine.start("work", {"number": 1})).wait(BOUND)
-        handle = await engine.start("work", {"number": 2})
-        assert (handle.status, work.ran) == ("running", [1])
-        if error_type == "execution_rejected":
-            engine.unregister_tool("work")
-        change(engine)
-        result = await handle.wait(BOUND)
-        assert (result.error_type, result.call_id) == (error_type, handle.state.call_id)
-        assert work.ran == ([1, 2] if error_type is None else [1])
-        metrics = engine.controller.get_metrics()
-        assert (metrics.active, metrics.queue_length) == (0, 0)
+    engine = await make()
+    await (await engine.start("work", {"number": 1})).wait(BOUND)
+    storage: Any = engine.tasks._storage  # type: ignore[attr-defined]
+
+    class Slow:
+        """Storage that takes its time to keep a task, in which the tool changes."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(storage, name)
+
+        async def put(self, task: KeptTask) -> KeptTask:
+            kept: KeptTask = await storage.put(task)
+            if error_type == "execution_rejected":
+                engine.unregister_tool("work")
+            change(engine)
+            return kept
+
+    engine.tasks._storage = Slow()  # type: ignore[attr-defined]
+    handle = await engine.start("work", {"number": 2}, ToolExecutionContext("ann"))
+    result = await handle.wait(BOUND)
+    assert (result.error_type, result.call_id) == (error_type, handle.state.call_id)
+    assert work.ran == ([1, 2] if error_type is None else [1])
+    metrics = engine.controller.get_metrics()
+    assert (metrics.active, metrics.queue_length) == (0, 0)
 
 
 async def test_background_never(make: Make) -> None:
@@ -549,3 +565,125 @@ async def test_one_that_finds_a_slot_runs_at_once(make: Make, work: Work) -> Non
     assert engine.controller.get_metrics().active == 0
     assert len({handle.id for handle in handles}) == 3
     assert all(re.fullmatch("[0-9a-f]{32}", handle.id) for handle in handles)
+
+
+async def stop_itself(context: ToolExecutionContext, tasks: Tasks, *, first: bool) -> None:
+    if not first:
+        await asyncio.sleep(0)
+    assert context.task_id is not None
+    await tasks.cancel(context.task_id, reason="no more")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_tool_that_cancels_its_own_task(make: Make, *, is_first: bool) -> None:
+    """Also in its first step, which is taken before the task has its handle."""
+    engine = await make()
+    for _ in range(2):
+
+        async def stop(context: ToolExecutionContext) -> None:
+            await stop_itself(context, engine.tasks, first=is_first)
+
+        engine.register_tool({"name": "stop", "description": "Stops", "parameters": []}, stop)
+        handle = await engine.start("stop", None, ToolExecutionContext("ann"))
+        result = await handle.wait(BOUND)
+        assert (result.error_type, handle.status) == ("cancelled", "cancelled")
+        assert "no more" in str(handle.state.message)
+        engine.unregister_tool("stop")
+    assert engine.controller.get_metrics().active == 0
+
+
+async def fail_at_once() -> None:
+    raise ValueError("no")
+
+
+async def fail_later() -> None:
+    await asyncio.sleep(0)
+    raise ValueError("no")
+
+
+async def ask_for_two_turns() -> str:
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return "done"
+
+
+async def end_at_once() -> str:
+    return "done"
+
+
+FIRST_STEPS: Final[list[tuple[Any, str | None]]] = [
+    (fail_at_once, "execution_error"),
+    (fail_later, "execution_error"),
+    (ask_for_two_turns, None),
+    (end_at_once, None),
+]
+
+
+@pytest.mark.parametrize(("tool", "error_type"), FIRST_STEPS)
+async def test_how_far_a_tool_comes_in_its_first_step(
+    make: Make, tool: Any, error_type: str | None
+) -> None:
+    """However far that is: one end, one record, and the slot is free."""
+    engine = await make()
+    engine.register_tool({"name": "go", "description": "Goes", "parameters": []}, tool)
+    for _ in range(3):
+        handle = await engine.start("go")
+        result = await handle.wait(BOUND)
+        assert (result.error_type, handle.state.result) == (error_type, result)
+        (record,) = await engine.query_call_records(task_id=handle.id)
+        assert (record.call_id, record.is_success) == (result.call_id, error_type is None)
+        assert result.metadata["task_id"] == handle.id
+    assert engine.controller.get_metrics().active == 0
+    assert await engine.calls.list() == []
+
+
+@pytest.mark.parametrize("tool", [ask_for_two_turns, fail_later, asyncio.Event().wait])
+@pytest.mark.parametrize("turns", range(4))
+async def test_cancelled_in_its_first_turns(make: Make, tool: Any, turns: int) -> None:
+    """A task that is cancelled before, between and after its first steps ends once."""
+    engine = await make()
+
+    async def go() -> str:
+        return str(await tool())
+
+    engine.register_tool({"name": "go", "description": "Goes", "parameters": []}, go)
+    await (await engine.start("work", {"number": 1})).cancel()
+    handle = await engine.start("go")
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    is_cancelled = await handle.cancel("no more")
+    result = await handle.wait(BOUND)
+    assert (result.error_type == "cancelled") is is_cancelled
+    (record,) = await engine.query_call_records(task_id=handle.id)
+    assert record.error_type == result.error_type
+    assert engine.controller.get_metrics().active == 0
+    assert await engine.calls.list() == []
+
+
+@pytest.mark.parametrize("tool", [ask_for_two_turns, end_at_once])
+async def test_what_a_task_leaves_is_free_at_once(make: Make, tool: Any) -> None:
+    """A task that has ended holds its state and its result, and nothing waits for the collector."""
+    engine = await make()
+
+    class Held:
+        """What a tool holds while it runs."""
+
+    seen: list[weakref.ref[Held]] = []
+
+    async def go() -> str:
+        held = Held()
+        seen.append(weakref.ref(held))
+        return str(await tool())
+
+    engine.register_tool({"name": "go", "description": "Goes", "parameters": []}, go)
+    await (await engine.start("go")).wait(BOUND)
+    gc.collect()
+    gc.disable()
+    try:
+        before = len([each for each in gc.get_objects() if type(each) is Call])
+        for _ in range(5):
+            await (await engine.start("go")).wait(BOUND)
+        after = len([each for each in gc.get_objects() if type(each) is Call])
+    finally:
+        gc.enable()
+    assert (after - before, [each() for each in seen]) == (0, [None] * 6)

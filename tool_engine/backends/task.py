@@ -154,6 +154,18 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             self._tell_callbacks()
         return self.is_done
 
+    @property
+    def waits_for_turn(self) -> bool:
+        """True if the tool waits for one turn of the loop, and nothing is to be thrown into it."""
+        return self._waits_for is None and not (
+            self.is_done or self._must_cancel or self.is_troubled
+        )
+
+    def take_turn(self) -> bool:
+        """Go on after that turn; return True if the tool has ended."""
+        self._run_step(task_of(self._loop), None)
+        return self.is_done
+
     def _run_step(self, caller: asyncio.Task[Any] | None, error: BaseException | None) -> None:
         """Run to the next wait or the end as the current task; the tool sees `error`."""
         loop, steps = self._loop, self._steps

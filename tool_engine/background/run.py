@@ -17,6 +17,7 @@ from msgspec.structs import force_setattr, replace
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.places import Places
 from tool_engine.calls.call import ANONYMOUS
+from tool_engine.calls.task_calls import BegunCall, TaskCalls
 from tool_engine.errors import (
     AdmissionError,
     CircuitOpenError,
@@ -88,10 +89,12 @@ class TaskRun(msgspec.Struct, eq=False):
     kept: KeptTask
     _home: Home
     """Where it is kept, and has its place."""
-    begun: Any = None
-    """Its call, which was begun when the task was kept; None: it is not, or was made."""
     slot: Any = None
     """The slot of its call, until that has it."""
+    free_id: str | None = None
+    """The id of a call that was begun for it, and never made; None: there was none."""
+    begun: BegunCall | None = None
+    """Its call, whose tool has begun to run before the task has an asyncio task; None: none has."""
     task: Any = None
     """The asyncio task that runs it."""
     result: ToolExecutionResult | None = None
@@ -125,42 +128,36 @@ class TaskRun(msgspec.Struct, eq=False):
             self._home.places.leave_line(self.kept.state.tool_name)
             self._home.look_in_line()
 
+    def begin_tool(self, calls: TaskCalls, begun: BegunCall) -> ToolExecutionResult | None:
+        """Run its tool, whose call has its slot, to the first wait; the result if that was all."""
+        self.begun, self.has_begun = begun, True
+        begun.call.context = self._own_context()
+        self._home.places.note_begun()
+        return calls.run_tool(begun)
+
     def find_refusal(self) -> Refusal | None:
         """Return why its call is not made; None: it is."""
-        self.has_started = True
-        begun = self.begun
-        if begun is not None and self.pipeline.is_current(begun):
-            self._is_plain = True
-            return self.ending
         return self.ending or self._find_refusal()
 
-    def make_call(self) -> Coroutine[Any, Any, ToolExecutionResult]:
-        """Return the call of the task, which says here how it goes."""
-        kept, begun, own = self.kept, self.begun, self._own_context()
-        name, pipeline = kept.state.tool_name, self.pipeline
+    def make_call(self, calls: TaskCalls) -> Coroutine[Any, Any, ToolExecutionResult]:
+        """Return what is left of the call of the task, which says here how it goes."""
+        begun = self.begun
         if begun is None:
-            return self._engine.execute(name, kept.params, own)
-        if pipeline.is_current(begun):
-            begun.call.context = own
-            made: Coroutine[Any, Any, ToolExecutionResult] = pipeline.execute(
-                name, None, own, begun=begun
-            )
-            return made
-        # Some tool has changed, or the engine is closed: that is found out as of any other call.
-        call_id = begun.call.call_id
-        pipeline.present.return_id(call_id)
-        return self._engine.execute(name, kept.params, own, call_id=call_id)
+            kept, own = self.kept, self._own_context()
+            name, call_id = kept.state.tool_name, self.free_id
+            if call_id is not None:
+                calls.return_id(call_id)
+            return self._engine.execute(name, kept.params, own, call_id=call_id)
+        if self.ending is not None and self.task is not None:
+            # It has to end since before it had a task to be cancelled.
+            self.task.cancel()
+        return calls.finish_call(begun)
 
     def release_slot(self) -> None:
         """Give a slot back that its call has not taken."""
         slot, self.slot = self.slot, None
         if slot is not None:
             self._engine.controller.release(slot, outcome=None)
-
-    @property
-    def pipeline(self) -> Any:
-        """What takes the calls of the engine through their steps."""
-        return self._engine._pipeline  # noqa: SLF001 - the engine's other half
 
     def refuse(self, refusal: Refusal) -> ToolExecutionResult:
         """End the call without its tool: one result, one record, one event."""
@@ -183,12 +180,12 @@ class TaskRun(msgspec.Struct, eq=False):
 
     def end(self, refusal: Refusal) -> bool:
         """Have the task end for a reason; False: it has ended."""
-        if self.is_over or self.ending is not None or self.task is None:
+        if self.is_over or self.ending is not None:
             return False
         self.ending = refusal
         if self._wait is not None:
             self._wait.reschedule(asyncio.get_running_loop().time())
-        elif self.has_started:
+        elif self.has_started and self.task is not None:
             # One that was cancelled before its first step would do nothing, and so never end.
             self.task.cancel()
         return True

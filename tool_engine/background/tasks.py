@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
-from datetime import datetime, timedelta
-from functools import lru_cache, partial
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -19,12 +19,12 @@ from msgspec.structs import replace
 
 from tool_engine.background.feeding import Feeding
 from tool_engine.background.late_writing import TaskWriter
+from tool_engine.background.new_task import LONGEST_TTL, check_start, make_task
 from tool_engine.background.quotas import Quotas
 from tool_engine.background.request_digest import digest_request
-from tool_engine.calls.call import ANONYMOUS, BegunCall, name_task
+from tool_engine.calls.call import ANONYMOUS
 from tool_engine.calls.home_loop import at_home
 from tool_engine.errors import (
-    ConfigurationError,
     RecordsUnavailableError,
     TaskConflictError,
     TaskError,
@@ -41,14 +41,12 @@ from tool_engine.model.call import (
     check_timeout,
 )
 from tool_engine.model.checks.bounds import check_choice, check_count
-from tool_engine.model.context_check import check_context
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.plain import copied
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.task import (
     FINAL,
     QUEUED,
-    RUNNING,
     TASK_STATUSES,
     KeptTask,
     TaskHandle,
@@ -67,8 +65,6 @@ _LOOK: Final = 0.25
 """Seconds between two looks at a task that another engine runs."""
 _TURNS: Final = 4
 """Turns of the loop that a tool gets to end before the disk is asked to have its task."""
-_LONGEST_KEY: Final = 512
-_LONGEST_TTL: Final = 10 * 365 * 86_400.0
 
 
 @live("take engine.tasks of the other engine")
@@ -106,7 +102,6 @@ class EngineTasks:
         carried: Coroutine[Any, Any, _T] = engine._run_at_home(work)  # noqa: SLF001 - its other half
         return carried
 
-    @at_home
     async def start(
         self,
         tool_name: str,
@@ -137,8 +132,30 @@ class EngineTasks:
             is_awaited: Whether its caller waits, and asks again where it was cut off: then a tool
                 runs, too, that is for no others (`background: never`).
         """
+        is_usual = context is None is idempotency_key and run_in is None is on_progress
+        if is_usual and not (is_late or is_awaited):
+            plain = self._start_plainly(tool_name, params, ttl)
+            if plain is not None:
+                return TaskHandle(self, plain)
+        given = (run_in, on_progress, is_late, is_awaited)
+        return await self._start_checked(tool_name, params, context, ttl, idempotency_key, *given)
+
+    @at_home
+    async def _start_checked(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None,
+        context: ToolExecutionContext | None,
+        ttl: float,
+        idempotency_key: str | None,
+        run_in: Context | None,
+        on_progress: Callable[[ToolProgress], object] | None,
+        is_late: bool,
+        is_awaited: bool,
+    ) -> TaskHandle:
+        """Start any task."""
         self._engine._require_open()  # noqa: SLF001 - the engine's other half
-        given = _check_start(context, ttl, idempotency_key)
+        given = check_start(context, ttl, idempotency_key)
         params = copied(params) if params is not None else {}
         storage, feeding = self._storage, self.feeding
         if storage.is_shared and not self._clock.is_fresh:
@@ -155,9 +172,10 @@ class EngineTasks:
         may_run = tool is not None and (is_awaited or tool.background != "never")
         has_room, begun = feeding.has_room(str(tool_name), is_bound=is_bound), None
         if has_room and may_run and not is_late:
-            begun = feeding.begin_call(tool_name, params, given)
+            begun = feeding.runner.begin_call(tool_name, params, given)
         is_hopeless = begun is None and not (may_run and self._is_valid(tool, params))
-        kept = self._make_task(tool_name, tool, params, given, ttl, begun)
+        now, is_shared = self._clock.now(), storage.is_shared
+        kept = make_task(str(tool_name), tool, params, given, ttl, now, begun, is_shared=is_shared)
         kept.key, kept.digest = idempotency_key, digest
         # A request that may come again must find what it has begun, whatever happens between.
         kept.is_settled = begun is None or idempotency_key is not None
@@ -167,6 +185,28 @@ class EngineTasks:
             kept.worker = feeding.worker
         kept.is_awaited, kept.run_in, kept.on_progress = is_awaited, run_in, on_progress
         return await self._begin_task(kept, is_late=is_late, is_hopeless=is_hopeless)
+
+    def _start_plainly(self, tool_name: Any, params: Any, ttl: float) -> KeptTask | None:
+        """Start a task without an owner, with a slot, in memory; None: it is no such one, not kept.
+
+        The same as `start` does, without what that asks for other tasks.
+        """
+        feeding, storage = self.feeding, self._storage
+        is_here = self._home.loop is asyncio.get_running_loop() and current_call.get() is None
+        if storage.is_shared or not is_here:
+            return None
+        if type(ttl) is not float or not 0.0 < ttl <= LONGEST_TTL:
+            return None
+        begun = feeding.begin_plainly(tool_name, {} if params is None else params)
+        if begun is None:
+            return None
+        # What runs already is never started from its arguments again.
+        now, tool = self._clock.now(), begun.plan.tool
+        kept = make_task(tool_name, tool, None, ANONYMOUS, ttl, now, begun, is_shared=False)
+        kept.worker = feeding.worker
+        storage.put_nowait(kept)
+        feeding.runner.begin_run(kept)
+        return kept
 
     async def _begin_task(self, kept: KeptTask, *, is_late: bool, is_hopeless: bool) -> TaskHandle:
         """Keep a new task, and run it where there is room."""
@@ -183,7 +223,7 @@ class EngineTasks:
         if found is None:
             found = await self._keep_task(kept)
         if kept.begun is not None:
-            self.feeding.give_up_call(kept)
+            self.feeding.runner.give_up_call(kept)
         if found is not kept:
             return self._find_earlier(found, kept)
         handle = TaskHandle(self, kept)
@@ -223,7 +263,7 @@ class EngineTasks:
         finally:
             self.feeding.unheard.hear(question)
             if kept.begun is not None:
-                self.feeding.give_up_call(kept)
+                self.feeding.runner.give_up_call(kept)
         return found
 
     async def _settle_late(self, kept: KeptTask) -> None:
@@ -231,7 +271,7 @@ class EngineTasks:
         for _ in range(_TURNS):
             # A tool that ends at once has the end of its task written: the disk is asked once.
             await asyncio.sleep(0)
-            if self.feeding.has_ended(kept):
+            if self.feeding.runner.has_ended(kept):
                 break
         await self._storage.settle(kept)
 
@@ -292,7 +332,7 @@ class EngineTasks:
         states = []
         for each in found:
             kept = self._live.get(each.id)
-            is_here = kept is not None and self.feeding.has_run(kept)
+            is_here = kept is not None and self.feeding.runner.has_run(kept)
             state = kept.state if kept is not None and is_here else each
             states.append(state if results else state.without_result())
         return states
@@ -370,26 +410,37 @@ class EngineTasks:
         timeout: float | None,  # noqa: ASYNC109 - of the wait
     ) -> ToolExecutionResult:
         """Wait for the end of a task."""
-        if self._home.loop is not asyncio.get_running_loop():
+        loop = asyncio.get_running_loop()
+        if self._home.loop is not loop:
             # The same as `at_home`, written out.
             return await self._run_at_home(partial(self.wait_for, kept, timeout))
-        if timeout is None:
-            await self._wait_until_final(kept)
-        else:
-            check_timeout("timeout", timeout)
+        if timeout is not None:
+            await self._wait_at_most(kept, timeout)
+        elif kept.state.status not in FINAL and not self._storage.is_shared:
+            # The same as below, without a coroutine in between.
+            end = kept.join_wait(loop)
             try:
-                async with asyncio.timeout(timeout):
-                    await self._wait_until_final(kept)
-            except TimeoutError as error:
-                raise TimeoutError(
-                    f"the task {kept.state.id} has not ended within {timeout:g} s; it goes on: "
-                    "wait longer, or cancel it"
-                ) from error
+                await end
+            finally:
+                kept.leave_wait(end)
+        if kept.state.status not in FINAL:
+            await self._wait_until_final(kept)
         if kept.state.result is None:
             await self._look_again(kept)
         if kept.state.result is None:
             raise _missing_error(kept.state.id)
         return kept.state.result
+
+    async def _wait_at_most(self, kept: KeptTask, timeout: float) -> None:  # noqa: ASYNC109 - as above
+        check_timeout("timeout", timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._wait_until_final(kept)
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"the task {kept.state.id} has not ended within {timeout:g} s; it goes on: "
+                "wait longer, or cancel it"
+            ) from error
 
     @at_home
     async def cancel_kept(self, kept: KeptTask, reason: str | None) -> bool:
@@ -400,9 +451,9 @@ class EngineTasks:
         if kept.state.is_final:
             return False
         while not kept.state.is_final:
-            if not self.feeding.has_run(kept) and not await self.feeding.take_queued(kept):
+            if not self.feeding.runner.has_run(kept) and not await self.feeding.take_queued(kept):
                 return await self._storage.ask_cancel(kept.state.id, text)
-            if await self.feeding.end_run(kept, refusal) and kept.state.is_final:
+            if await self.feeding.runner.end_run(kept, refusal) and kept.state.is_final:
                 return True
             # It has ended otherwise, or another engine has it by now, which took this one for dead.
             await self._look_again(kept)
@@ -426,32 +477,26 @@ class EngineTasks:
 
     async def _wait_until_final(self, kept: KeptTask) -> None:
         """Wait until a task has ended here, or elsewhere."""
-        loop, is_alone = asyncio.get_running_loop(), not self._storage.is_shared
         while kept.state.status not in FINAL:
-            end = loop.create_future()
-            if kept.waits is None:
-                kept.waits = {end}
-            else:
-                kept.waits.add(end)
+            end = kept.join_wait(asyncio.get_running_loop())
             try:
-                if is_alone or self.feeding.has_run(kept):
+                if not self._storage.is_shared or self.feeding.runner.has_run(kept):
                     await end
                 else:
                     await asyncio.wait([end], timeout=_LOOK)
             finally:
-                if kept.waits is not None:
-                    kept.waits.discard(end)
+                kept.leave_wait(end)
             if not end.done():
                 await self._look_again(kept)
 
     async def _look_again(self, kept: KeptTask) -> None:
-        if kept.state.is_final or not self._storage.is_shared or self.feeding.has_run(kept):
+        if kept.state.is_final or not self._storage.is_shared or self.feeding.runner.has_run(kept):
             return
         now = await self._storage.get(kept.state.id)
         if now is None:
             raise _missing_error(kept.state.id)
         # What was read is older than what it has come to here meanwhile.
-        if not (kept.state.is_final or self.feeding.has_run(kept)):
+        if not (kept.state.is_final or self.feeding.runner.has_run(kept)):
             kept.take_state(now.state)
 
     async def _find_kept(self, task_id: str) -> KeptTask | None:
@@ -473,46 +518,13 @@ class EngineTasks:
         state = kept.state
         if state.status != QUEUED:
             return
-        message = self.feeding.explain_wait(kept)
+        message = self.feeding.runner.explain_wait(kept)
         if message is None:
             message = self.feeding.describe_place(await self._storage.count_ahead(kept))
         if kept.state is state:
             kept.state = replace(state, message=message)
 
     # Starting.
-
-    def _make_task(
-        self,
-        tool_name: str,
-        tool: Tool | None,
-        params: Any,
-        context: ToolExecutionContext,
-        ttl: float,
-        begun: BegunCall | None,
-    ) -> KeptTask:
-        now, priority = self._clock.now(), context.priority
-        if priority is None:
-            priority = 5 if tool is None else tool.concurrency.priority
-        return KeptTask(
-            state=TaskState(
-                id=name_task(),
-                tool_name=str(tool_name),
-                # One that has its slot is written once, as running.
-                status=QUEUED if begun is None else RUNNING,
-                owner=context.caller_id,
-                call_id=None if begun is None else begun.call.call_id,
-                created_at=now,
-                started_at=None if begun is None else now,
-                expires_at=now + _span_of(ttl),
-            ),
-            params=params,
-            context=context,
-            priority=priority,
-            definition_hash="" if tool is None else tool.definition_hash,
-            ttl=ttl,
-            is_repeatable=self._storage.is_shared and tool is not None and tool.may_retry,
-            begun=begun,
-        )
 
     def _can_be_kept(self, tool: Tool | None, params: Any, context: ToolExecutionContext) -> bool:
         """Return True if a database may keep the call such that another process can make it."""
@@ -560,34 +572,6 @@ class EngineTasks:
                 "or with other arguments, limits or context; use one key for one call"
             )
         return TaskHandle(self, self._live.setdefault(found.state.id, found))
-
-
-_span_of: Final = lru_cache(maxsize=64)(lambda seconds: timedelta(seconds=seconds))
-"""Times to live: a program has few of them, and making one takes as long as all the rest."""
-
-
-def _check_start(
-    context: ToolExecutionContext | None, ttl: float, key: str | None
-) -> ToolExecutionContext:
-    """Check what a task is started with; return who starts it."""
-    given = ANONYMOUS if context is None else context
-    if given is not ANONYMOUS:
-        check_context(given)
-    near = current_call.get() or given.bound_call
-    if near is not None or given.scope is not None:
-        raise TaskError(
-            "a tool or a conversation cannot start a task: what it starts must end with it; make "
-            "the call with context.call or session.execute, or start the task in your program"
-        )
-    check_timeout("ttl", ttl)
-    if ttl > _LONGEST_TTL:
-        raise ConfigurationError(f"ttl must be at most {_LONGEST_TTL:g} seconds, got {ttl!r}")
-    is_text = isinstance(key, str) and 0 < len(key) <= _LONGEST_KEY and key.isprintable()
-    if key is not None and not is_text:
-        raise ConfigurationError(
-            f"idempotency_key must be a text of 1 to {_LONGEST_KEY} characters, got {key!r:.80}"
-        )
-    return given
 
 
 def _missing_error(task_id: object) -> TaskNotFoundError:

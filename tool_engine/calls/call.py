@@ -339,15 +339,6 @@ class Call(msgspec.Struct, eq=False):
         return own
 
 
-class BegunCall(msgspec.Struct, eq=False):
-    """A call that was looked up and validated, and has its slot: what is left is to run it."""
-
-    call: Call
-    plan: Plan
-    arguments: dict[str, Any]
-    slot: Any
-
-
 def _cancel_once(task: Any) -> None:
     if not task.cancelling():
         task.cancel()

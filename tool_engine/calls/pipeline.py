@@ -26,7 +26,6 @@ from tool_engine.backends.task import ToolTask, task_of
 from tool_engine.calls.call import (
     ANONYMOUS,
     NOT_OURS,
-    BegunCall,
     Call,
     context_of,
     end_of,
@@ -171,7 +170,7 @@ class Pipeline:
         on_progress: Callable[[ToolProgress], object] | None = None,
         call_id: str | None = None,
         parent: Slot | None = _UNASKED,
-        begun: BegunCall | Flight | None = None,
+        begun: Flight | None = None,
     ) -> ToolExecutionResult:
         """Take one call through all steps, or one that was `begun` through what is left of them."""
         is_bare = context is None is on_progress and call_id is None and self._wires is not None
@@ -477,28 +476,6 @@ class Pipeline:
             except ToolEngineError as error:
                 return failure_of(ToolExecutionError(str(error)))
         return plan
-
-    def begin_call(self, name: str, params: Any, context: ToolExecutionContext) -> BegunCall | None:
-        """Begin a task's call, with its slot; None: there is none, or more is to be asked."""
-        try:
-            plan, packed = self._plans.get(name), pack_plain(params)
-        except Exception:  # noqa: BLE001 - a foreign value may raise anything
-            return None
-        if plan is None or plan.is_special or (found := plan.accept_task(params, packed)) is None:
-            return None
-        request = plan.request
-        if context is not ANONYMOUS:
-            request = plan.choose_request(self._controller.config, context, found, None)
-        call_id = name_call(self._prefix)
-        slot = self._controller.admit_nowait(request, self._time(), call_id)
-        if slot is None:
-            return None
-        call = Call(self, next_serial(), call_id, name, packed, context, plan, slot)
-        return BegunCall(call, plan, found, slot)
-
-    def is_current(self, begun: BegunCall) -> bool:
-        """Return True if no tool has changed since a call was begun, and the engine is open."""
-        return self._plans.get(begun.call.tool_name) is begun.plan
 
     async def _wait_for_slot(
         self, call: Call, request: AdmissionRequest, arguments: dict[str, Any]

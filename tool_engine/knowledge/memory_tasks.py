@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from time import monotonic
 from typing import Any, Final
@@ -17,6 +17,8 @@ from tool_engine.model.task import FINAL, QUEUED, RUNNING, WAITING, KeptTask, Ta
 
 _RESTS: Final = 20.0
 """For how many times as long as it took the order of the queued tasks is taken for true."""
+_SPARE: Final = 64
+"""Ends of tasks that were forgotten early, kept beside twice as many as are there."""
 _Entry = tuple[int, int, KeptTask]
 
 
@@ -29,10 +31,12 @@ class MemoryTaskStorage:
     def __init__(self) -> None:
         self._tasks: dict[str, KeptTask] = {}
         self._by_key: dict[tuple[str | None, str], KeptTask] = {}
-        self._by_owner: dict[str | None, dict[str, KeptTask]] = {}
+        self._by_owner: dict[str, dict[str, KeptTask]] = {}
         # One line for each tool: one whose window is full does not stand in the way of others.
         self._lines: dict[str, list[_Entry]] = {}
+        # Of those that were queued, and of those that have ended; some are gone since.
         self._expiries: list[tuple[datetime, int, str]] = []
+        self._ends: list[tuple[datetime, int, str]] = []
         self._numbers = count(1)
         self._ranks: list[tuple[int, int]] = []
         self._ranked_until = 0.0
@@ -55,10 +59,10 @@ class MemoryTaskStorage:
             if kept is not task:
                 return kept
         task.number, task.is_settled = next(self._numbers), True
-        state, own = task.state, self._by_owner.get(task.state.owner)
-        if own is None:
-            own = self._by_owner[state.owner] = {}
-        self._tasks[state.id] = own[state.id] = task
+        state = task.state
+        self._tasks[state.id] = task
+        if state.owner is not None:
+            self._by_owner.setdefault(state.owner, {})[state.id] = task
         if state.status == QUEUED and task.worker is None:
             self._queue_task(task)
         return task
@@ -165,7 +169,16 @@ class MemoryTaskStorage:
         if before.status == RUNNING and state.status in WAITING:
             return False
         task.take_state(state)
+        if state.status in FINAL:
+            heappush(self._ends, (state.expires_at, task.number, state.id))
+            if len(self._ends) > _SPARE + 2 * len(self._tasks):
+                self._tidy_ends()
         return True
+
+    def _tidy_ends(self) -> None:
+        """Leave out those that were forgotten before their time was over."""
+        self._ends = [each for each in self._ends if each[2] in self._tasks]
+        heapify(self._ends)
 
     def hold_record(self, task_id: str, record: CallEntry, records: RecordStorage) -> bool:
         """Return False: memory is written at once."""
@@ -215,16 +228,22 @@ class MemoryTaskStorage:
 
     async def remove_expired(self, now: datetime) -> int:
         """Forget the ended tasks whose time is over."""
-        old = [each for each in self._tasks.values() if _is_over(each.state, now)]
-        for task in old:
-            self._forget_task(task)
-        return len(old)
+        ends, count_removed = self._ends, 0
+        while ends and ends[0][0] <= now:
+            task = self._tasks.get(heappop(ends)[2])
+            if task is not None:
+                self._forget_task(task)
+                count_removed += 1
+        return count_removed
 
     def _forget_task(self, task: KeptTask) -> None:
         state = task.state
-        del self._tasks[state.id], self._by_owner[state.owner][state.id]
-        if not self._by_owner[state.owner]:
-            del self._by_owner[state.owner]
+        del self._tasks[state.id]
+        if state.owner is not None:
+            own = self._by_owner[state.owner]
+            del own[state.id]
+            if not own:
+                del self._by_owner[state.owner]
         if task.key is not None:
             del self._by_key[state.owner, task.key]
 
@@ -237,7 +256,3 @@ class MemoryTaskStorage:
 
 def _is_free(task: Any) -> bool:
     return task.worker is None and task.state.status == QUEUED
-
-
-def _is_over(state: TaskState, now: datetime) -> bool:
-    return state.is_final and state.expires_at <= now

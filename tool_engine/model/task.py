@@ -133,6 +133,20 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
             if self.waits is not None:
                 self.wake_waiting()
 
+    def join_wait(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+        """Return a future that its end completes, once; `leave_wait` follows."""
+        end: asyncio.Future[None] = loop.create_future()
+        if self.waits is None:
+            self.waits = {end}
+        else:
+            self.waits.add(end)
+        return end
+
+    def leave_wait(self, end: asyncio.Future[None]) -> None:
+        """Let go of a future that `join_wait` gave."""
+        if self.waits is not None:
+            self.waits.discard(end)
+
     def wake_waiting(self) -> None:
         """Let what waits for its end look again how it is."""
         waits, self.waits = self.waits, None

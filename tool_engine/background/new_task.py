@@ -1,0 +1,103 @@
+"""What may a task be started with, and how is it at first?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final
+
+from tool_engine.calls.call import ANONYMOUS, name_task
+from tool_engine.calls.task_calls import BegunCall
+from tool_engine.errors import ConfigurationError, TaskError
+from tool_engine.logger import current_call
+from tool_engine.model.call import ToolExecutionContext, check_timeout
+from tool_engine.model.context_check import check_context
+from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
+from tool_engine.model.task import QUEUED, RUNNING, KeptTask, TaskState
+from tool_engine.model.tool import Tool
+
+_LONGEST_KEY: Final = 512
+LONGEST_TTL: Final = 10 * 365 * 86_400.0
+_span_of: Final[Callable[[float], timedelta]] = lru_cache(maxsize=64)(
+    lambda seconds: timedelta(seconds=seconds)
+)
+"""Times to live: a program has few of them, and making one takes as long as all the rest."""
+
+
+def check_start(
+    context: ToolExecutionContext | None, ttl: float, key: str | None
+) -> ToolExecutionContext:
+    """Check what a task is started with; return who starts it.
+
+    Raises:
+        ConfigurationError: The context is none, or the time or the key is not right.
+        TaskError: A tool or a conversation asks for it.
+    """
+    given = ANONYMOUS if context is None else context
+    if given is not ANONYMOUS:
+        check_context(given)
+    near = current_call.get() or given.bound_call
+    if near is not None or given.scope is not None:
+        raise TaskError(
+            "a tool or a conversation cannot start a task: what it starts must end with it; make "
+            "the call with context.call or session.execute, or start the task in your program"
+        )
+    check_timeout("ttl", ttl)
+    if ttl > LONGEST_TTL:
+        raise ConfigurationError(f"ttl must be at most {LONGEST_TTL:g} seconds, got {ttl!r}")
+    is_text = isinstance(key, str) and 0 < len(key) <= _LONGEST_KEY and key.isprintable()
+    if key is not None and not is_text:
+        raise ConfigurationError(
+            f"idempotency_key must be a text of 1 to {_LONGEST_KEY} characters, got {key!r:.80}"
+        )
+    return given
+
+
+def make_task(
+    tool_name: str,
+    tool: Tool | None,
+    params: Any,
+    context: ToolExecutionContext,
+    ttl: float,
+    now: datetime,
+    begun: BegunCall | None,
+    *,
+    is_shared: bool,
+) -> KeptTask:
+    """Return a new task.
+
+    Args:
+        tool_name: The tool as it was named.
+        tool: That tool; None: there is none.
+        params: Its arguments, which nothing changes any more.
+        context: Who starts it.
+        ttl: Seconds that it may take.
+        now: The time.
+        begun: Its call, which has its slot; None: it has to wait for one.
+        is_shared: Whether another engine may have to run it again.
+    """
+    priority = context.priority
+    if priority is None:
+        priority = DEFAULT_PRIORITY if tool is None else tool.concurrency.priority
+    is_waiting = begun is None
+    return KeptTask(
+        state=TaskState(
+            id=name_task(),
+            tool_name=tool_name,
+            # One that has its slot is written once, as running.
+            status=QUEUED if is_waiting else RUNNING,
+            owner=context.caller_id,
+            call_id=None if begun is None else begun.call.call_id,
+            created_at=now,
+            started_at=None if is_waiting else now,
+            expires_at=now + _span_of(ttl),
+        ),
+        params=params,
+        context=context,
+        priority=priority,
+        definition_hash="" if tool is None else tool.definition_hash,
+        ttl=ttl,
+        is_repeatable=is_shared and tool is not None and tool.may_retry,
+        begun=begun,
+    )
