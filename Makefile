@@ -129,8 +129,10 @@ proof: coverage ## Prove it: coverage, a million random operations, mutations, m
 node: ## Install the programs of npm that some tests need, where npm is; else those are skipped
 	for folder in tests/mcp_server/node tests/browser/node; do (cd "$$folder" && npm install --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error) || exit; done
 
-ray: setup ## Install Ray into .venv, where it can be had; else the tests that need it are skipped
-	uv=$$(command -v uv || echo $(BIN)/uv); "$$uv" pip install -q --python $(BIN)/python 'ray[client]>=2.60'
+ray: setup ## Install Ray, where it can be had; else what needs it, of tests and benchmarks, is skipped
+	uv=$$(command -v uv || echo $(BIN)/uv); for venv in $(VENV) $(BENCH_VENV); do \
+	    [ ! -x $$venv/bin/python ] || "$$uv" pip install -q --python $$venv/bin/python 'ray[client]>=2.60' || exit; \
+	done
 
 docs: setup ## Build the documentation into docs/_build/html
 	$(SPHINX)

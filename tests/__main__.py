@@ -34,7 +34,8 @@ AT_ONCE = max(3, os.cpu_count() or 1)
 """More than processors: part of the time of many tests is waiting for processes and sockets."""
 WAITING_AT_ONCE = 2
 """Beside them, of the rooms that do little but wait: for servers that start, end and are killed."""
-WAITING = ("fleet", "server", "browser")
+FLEET = "fleet"
+WAITING = (FLEET, "server", "browser")
 
 OTHERS = "others"
 PARTS = {
@@ -54,7 +55,7 @@ PARTS = {
     "meta": 1,
     "integration": 1,
     "integrations": 1,
-    "fleet": 1,
+    FLEET: 1,
     "server": 2,
     "browser": 1,
 }
@@ -112,6 +113,8 @@ NOT_QUICK = (
 """Nor what takes seconds: every moment of a call, very long texts, an SDK."""
 STARTS = re.compile(r"sys\.executable|os\.fork\(|tests\.warm|sqlite:///|postgres_server")
 """Words of a test that starts a process or uses a database."""
+ON_A_FLEET = "ray_cluster"
+"""A word of tests that need nodes of Ray: they are started once, in one process."""
 UNUSED = ("anyio", "sybil", "xdist", "xdist.looponfail")
 """Plugins of pytest that cost each test a little."""
 IMPORTED = ("hypothesis.stateful", "pytest_asyncio.plugin", "structlog.testing")
@@ -168,7 +171,7 @@ def parts_of(files: Sequence[Path]) -> list[Part]:
     """Divides files into parts; those of a long room come first."""
     rooms: dict[str, list[str]] = {room: [] for room in PARTS}
     for file in files:
-        room = file.relative_to(TESTS).parts[0]
+        room = FLEET if ON_A_FLEET in file.read_text("utf-8") else file.relative_to(TESTS).parts[0]
         rooms[room if room in PARTS else OTHERS].append(str(file.relative_to(ROOT)))
     parts = []
     for room, found in rooms.items():

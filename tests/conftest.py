@@ -21,7 +21,6 @@ from blockbuster import BlockBuster
 from tests.blocking import guarded_calls
 from tests.postgres import postgres_server as postgres_server  # one server for all tests
 from tests.ray_cluster import ray_cluster as ray_cluster
-from tests.ray_cluster import ray_head as ray_head
 from tests.tracing import traced_at_first
 from tests.watching import Watch
 from tool_engine.redaction.known import known_secrets

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["RayCluster", "needs_ray", "ray_cluster", "ray_head", "running_cluster"]
+__all__ = ["RayCluster", "needs_ray", "ray_cluster", "running_cluster"]
 
 START_LIMIT = 120.0
 END_LIMIT = 30.0
@@ -148,13 +148,6 @@ def running_cluster(nodes: int) -> Iterator[RayCluster]:
 def ray_cluster() -> Iterator[RayCluster]:
     """Three nodes, for all tests of a session that take or kill one."""
     with running_cluster(3) as made:
-        yield made
-
-
-@pytest.fixture(scope="session")
-def ray_head() -> Iterator[RayCluster]:
-    """One node, for tests that only need a fleet."""
-    with running_cluster(1) as made:
         yield made
 
 

@@ -16,6 +16,7 @@ from tests.benchmarks.calls import BY_HAND, ENGINE, engine_rows, hand_rows
 from tests.benchmarks.clients import clients
 from tests.benchmarks.cluster import cluster
 from tests.benchmarks.everything import everything
+from tests.benchmarks.fleets import fleets
 from tests.benchmarks.http import CONCURRENCY, http_rates
 from tests.benchmarks.listening import listening
 from tests.benchmarks.loading import (
@@ -148,6 +149,7 @@ async def main() -> bool:
         kept &= await everything()
         kept &= await tasks(str(directory))
         kept &= await cluster()
+        kept &= await fleets()
         kept &= await models(str(directory))
         kept &= await http(directory / "http")
         kept &= await admission()

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.ray
 
 
 async def test_a_fleet_that_is_not_there(
-    tmp_path: Path, ray_head: RayCluster, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with handlers_in(tmp_path, monkeypatch, ray_head):
+    with handlers_in(tmp_path, monkeypatch, ray_cluster):
         async with asyncio.timeout(BOUND), fleet_engine(tmp_path, "pid") as bench:
             with monkeypatch.context() as patch:
                 patch.setenv("RAY_ADDRESS", "127.0.0.1:1")
@@ -35,9 +35,9 @@ async def test_a_fleet_that_is_not_there(
 
 
 async def test_other_versions(
-    tmp_path: Path, ray_head: RayCluster, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with handlers_in(tmp_path, monkeypatch, ray_head):
+    with handlers_in(tmp_path, monkeypatch, ray_cluster):
         with monkeypatch.context() as patch:
             other = {"version": "0.0.1", "python": "3.99.1"}
             patch.setattr(fleet_backend, "own_versions", lambda: other)
@@ -51,7 +51,7 @@ async def test_other_versions(
 
 
 async def test_an_engine_without_a_fleet(
-    tmp_path: Path, ray_head: RayCluster, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The load error says which setting is missing; with it, the tool runs."""
     entry: dict[str, Any] = {
@@ -65,7 +65,7 @@ async def test_an_engine_without_a_fleet(
         "parameters": [{"name": "text", "type": "string", "description": "x"}],
         "entry": entry,
     }
-    with handlers_in(tmp_path, monkeypatch, ray_head):
+    with handlers_in(tmp_path, monkeypatch, ray_cluster):
         async with asyncio.timeout(BOUND):
             async with ToolEngine(ToolEngineConfig(str(tmp_path), auto_reload=False)) as engine:
                 with pytest.raises(DefinitionError, match='fleet="auto"'):

@@ -123,7 +123,7 @@ async def stand(
 ) -> AsyncIterator[Stand]:
     place = request.param
     if place == "ray":
-        head: RayCluster = request.getfixturevalue("ray_head")
+        head: RayCluster = request.getfixturevalue("ray_cluster")
         monkeypatch.setenv("RAY_ADDRESS", head.address)
     module = f"handlers_of_places_{place}"
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -1,21 +1,40 @@
-"""Where do the handlers of tests on a fleet stand?"""
+"""Where do the handlers of tests on a fleet stand, and which engine do most of them share?"""
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
-from tests.fleet.samples import handlers_in
+from tests.fleet.samples import BOUND, Bench, fleet_engine, handlers_in
 from tests.ray_cluster import RayCluster
 
+SHARED = ("pid", "here", "block", "loop", "wait", "stay", "stubborn", "spawn", "nap", "anap")
 
-@pytest.fixture
-def handlers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_cluster: RayCluster
-) -> Iterator[Path]:
-    with handlers_in(tmp_path, monkeypatch, ray_cluster):
-        yield tmp_path
+
+@pytest.fixture(scope="module")
+def handlers(tmp_path_factory: pytest.TempPathFactory, ray_cluster: RayCluster) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("handlers")
+    with pytest.MonkeyPatch.context() as patch, handlers_in(folder, patch, ray_cluster):
+        yield folder
     sys.modules.pop("handlers_of_fleets", None)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_engine(handlers: Path) -> AsyncIterator[Bench]:
+    """One engine for tests that leave it as it was: to join a fleet takes seconds."""
+    async with fleet_engine(handlers, *SHARED) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def shared_bench(shared_engine: Bench, tmp_path: Path) -> AsyncIterator[Bench]:
+    """The engine that tests share, with a file of this test's own; nothing of it is left."""
+    shared_engine.file = tmp_path / "noted"
+    async with asyncio.timeout(BOUND):
+        yield shared_engine
+        await shared_engine.becomes_free()

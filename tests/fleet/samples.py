@@ -160,12 +160,12 @@ async def fleet_engine(
     folder: Path, *names: str, slots: int = 50, **settings: Any
 ) -> AsyncIterator[Bench]:
     """An engine with these handlers as tools."""
-    config = ToolEngineConfig(
-        str(folder / "none"), auto_reload=False, fleet="auto", close_timeout=0.1, **settings
-    )
+    settings = {"auto_reload": False, "fleet": "auto", "close_timeout": 0.1, **settings}
+    config = ToolEngineConfig(str(folder / "none"), **settings)
     limits = ConcurrencyConfig(max_concurrent=slots, queue_timeout=BOUND)
     engine = ToolEngine(config, concurrency=limits)
     made = Bench(engine, folder)
+    made.file.unlink(missing_ok=True)
     for name in names:
         made.add_tool(name)
     try:

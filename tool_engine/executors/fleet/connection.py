@@ -9,13 +9,21 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from importlib.util import find_spec
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from tool_engine.errors import MissingExtraError, ToolExecutionError
-from tool_engine.executors.fleet.frames import Frames
+from tool_engine.executors.fleet.frames import (
+    BUNDLE,
+    Frames,
+    join_messages,
+    read_bundle,
+    split_messages,
+    write_bundle,
+)
 from tool_engine.executors.python.worker import Answer
 from tool_engine.logger import get_logger
 
@@ -31,6 +39,8 @@ _QUIET: Final = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 """What Ray reads: no statistics to its makers, and the interpreter that runs us on the nodes."""
+_LOOPBACK: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Without it Ray takes this machine's outer address for its node's, and listens on all of them."""
 _SECONDS_TO_JOIN: Final = 60.0
 _LONGEST_FOLDER: Final = 40
 """Characters of a folder below which Ray can make its sockets."""
@@ -44,7 +54,6 @@ class Said(msgspec.Struct):
     """What the driver says."""
 
     worker: int = 0
-    messages: list[msgspec.Raw] = []
     ready: msgspec.Raw = msgspec.Raw()
     lost: str | None = None
     is_final: bool = False
@@ -123,9 +132,8 @@ class FleetConnection:
 
     def send(self, worker: int, items: list[bytes], calls: int) -> None:
         """Send requests and cancellations to a worker; `calls` of them are requests."""
-        head = b'{"do":"send","worker":%d,"calls":%d,"items":[' % (worker, calls)
         if self._frames is not None:
-            self._frames.send(head + b",".join(items) + b"]}")
+            self._frames.send(write_bundle(worker, calls, join_messages(items)))
 
     def end_worker(self, worker: int) -> None:
         """End a worker, whatever it does; its owner hears no more."""
@@ -172,6 +180,12 @@ class FleetConnection:
         )
 
     def _hear_driver(self, message: bytes) -> None:
+        if message.startswith(BUNDLE):
+            worker, _, bundle = read_bundle(message)
+            if (owner := self.owners.get(worker)) is not None:
+                for each in split_messages(bundle):
+                    owner.take(_decode_answer(each))
+            return
         said = _read_said(message)
         owner = self.owners.get(said.worker)
         if said.nodes is not None:
@@ -188,8 +202,6 @@ class FleetConnection:
         elif said.lost is not None:
             del self.owners[said.worker]
             owner.lose(said.lost, is_final=said.is_final)
-        for each in said.messages:
-            owner.take(_decode_answer(each))  # type: ignore[union-attr] # only workers have messages
 
     def _stop_joining(self, frames: Frames | None) -> None:
         if not self.is_joined and frames is self._frames and frames is not None:
@@ -208,7 +220,8 @@ class FleetConnection:
         self._frames = None
         process, self._process = self._process, None
         if process is not None:
-            asyncio.get_running_loop().run_in_executor(None, _end_process, process)
+            # The loop's own threads may have ended: this is heard at its very end, too.
+            threading.Thread(target=_end_process, args=(process,), daemon=True).start()
         self._give_up(self._why)
 
     def _end_joining(self, error: Exception) -> None:
@@ -237,7 +250,7 @@ class FleetConnection:
             _log.warning("fleet_lost", fleet=self.address, reason=why)
 
 
-def _decode_answer(message: msgspec.Raw) -> Answer | None:
+def _decode_answer(message: bytes) -> Answer | None:
     try:
         return _read_answer(message)
     except (msgspec.DecodeError, RecursionError):
@@ -254,6 +267,7 @@ def _start_process(theirs: socket.socket, address: str) -> subprocess.Popen[byte
         folder = tempfile.gettempdir()
         if len(folder) > _LONGEST_FOLDER:
             folder = "/tmp"  # noqa: S108 - mkdtemp makes a folder of its own there
+        environment.update(_LOOPBACK)
         environment["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="te-", dir=folder)
     return subprocess.Popen(  # noqa: S603 - this interpreter, our module
         [sys.executable, "-I", "-u", "-c", _START, str(theirs.fileno()), json.dumps(sys.path)],

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 import ray
 
-from tool_engine.executors.fleet.frames import Frames
+from tool_engine.executors.fleet.frames import BUNDLE, Frames, read_bundle, write_bundle
 from tool_engine.executors.fleet.host import FleetHost
 
 _AT_ONCE: Final = 2
@@ -38,14 +38,11 @@ class Order(msgspec.Struct):
     """What the engine wants."""
 
     do: str
-    """`join`, `start`, `send`, `kill`, `nodes` or `leave`."""
+    """`join`, `start`, `kill`, `nodes` or `leave`."""
     address: str = ""
     worker: int = 0
     options: dict[str, Any] = {}
     settings: msgspec.Raw = msgspec.Raw(b"")
-    calls: int = 0
-    """How many of `items` are requests for calls, each of which has one answer."""
-    items: list[msgspec.Raw] = []
 
 
 _read_order: Final = msgspec.json.Decoder(Order).decode
@@ -76,10 +73,9 @@ class Driver:
     def say(self, **words: Any) -> None:
         self._frames.send(msgspec.json.encode(words))
 
-    def say_messages(self, worker: int, messages: list[bytes]) -> None:
-        if messages:
-            said = b",".join(messages)
-            self._frames.send(b'{"worker":%d,"messages":[%s]}' % (worker, said))
+    def pass_on(self, worker: int, bundle: bytes) -> None:
+        if bundle:
+            self._frames.send(write_bundle(worker, 0, bundle))
 
     def begin(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -90,6 +86,11 @@ class Driver:
         self._links.pop(worker, None)
 
     def _take_order(self, message: bytes) -> None:
+        if message.startswith(BUNDLE):
+            worker, calls, bundle = read_bundle(message)
+            if (link := self._links.get(worker)) is not None:
+                link.send(calls, bundle)
+            return
         order = _read_order(message)
         link = self._links.get(order.worker)
         if order.do == "join":
@@ -101,8 +102,6 @@ class Driver:
             self.begin(self._end_all())
         elif order.do == "nodes":
             self.begin(self._say_nodes())
-        elif link is not None and order.do == "send":
-            link.send(order)
         elif link is not None and order.do == "kill":
             link.kill()
 
@@ -172,9 +171,10 @@ class _Link:
         self._number = number
         self._actor: Any = None
         self._items: list[bytes] = []
+        """Bundles for the worker."""
         self._calls = self._asked = 0
         self._next = 1
-        self._early: dict[int, list[bytes]] = {}
+        self._early: dict[int, bytes] = {}
         self._is_over = False
 
     async def start(self, make: Any, order: Order) -> None:
@@ -191,9 +191,10 @@ class _Link:
         if not self._is_over:
             self._driver.say(worker=self._number, ready=msgspec.Raw(said))
 
-    def send(self, order: Order) -> None:
-        self._items += [bytes(item) for item in order.items]
-        self._calls += order.calls
+    def send(self, calls: int, bundle: bytes) -> None:
+        """Send a bundle, which has requests for so many calls, each of which has one answer."""
+        self._items.append(bundle)
+        self._calls += calls
         self._bring_items()
 
     async def stop(self) -> None:
@@ -213,22 +214,23 @@ class _Link:
         if self._is_over or self._asked >= _AT_ONCE:
             return
         if self._items or (self._calls > 0 and not self._asked):
-            items, self._items = self._items, []
+            bundle = b"".join(self._items)
+            self._items.clear()
             self._asked += 1
-            self._driver.begin(self._exchange_items(items))
+            self._driver.begin(self._exchange_bundles(bundle))
 
-    async def _exchange_items(self, items: list[bytes]) -> None:
+    async def _exchange_bundles(self, bundle: bytes) -> None:
         try:
-            number, answers, messages = await self._actor.exchange.remote(items)
+            number, answers, said = read_bundle(await self._actor.exchange.remote(bundle))
         except Exception as error:  # noqa: BLE001 - Ray raises anything
             self._report_loss(error)
             return
         self._asked -= 1
         self._calls -= answers
-        self._early[number] = messages
+        self._early[number] = said
         while (ready := self._early.pop(self._next, None)) is not None:
             self._next += 1
-            self._driver.say_messages(self._number, ready)
+            self._driver.pass_on(self._number, ready)
         self._bring_items()
 
     def _report_loss(self, error: Exception) -> None:

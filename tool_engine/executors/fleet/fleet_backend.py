@@ -88,11 +88,12 @@ class FleetBackend(ExecutionBackend):
         line = self._lines[tool.name][2]
         line.enter(call)
         try:
-            return await asyncio.shield(call.ended)
+            return await call.ended
         except asyncio.CancelledError:
-            if not call.ended.done():
+            if not call.is_over:
+                call.go_on()
                 line.withdraw(call)
-            await _outlast_call(call)
+                await _outlast_call(call)
             raise
 
     async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - as the interface has it
@@ -122,11 +123,10 @@ class FleetBackend(ExecutionBackend):
         entry = msgspec.structs.replace(entry, approved=code, parameters=declared_of(tool))
         settings = {
             "entry": entry,
-            "definition": tool.definition_hash,
             "paths": [*sys.path],
             **versions,
         }
-        line = Line(entry, tool.definition_hash, self.connection, settings, self._make_room)
+        line = Line(entry, self.connection, settings, self._make_room)
         if known is not None:
             known[2].retire()
             self._old = [each for each in (*self._old, known[2]) if each.workers]
@@ -144,7 +144,7 @@ class FleetBackend(ExecutionBackend):
 
 async def _outlast_call(call: FleetCall) -> None:
     """Wait for the end of a call's work, whatever is cancelled meanwhile."""
-    while not call.ended.done():
+    while not call.is_over:
         try:
             await asyncio.wait([call.ended])
         except asyncio.CancelledError:

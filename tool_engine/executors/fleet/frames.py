@@ -1,14 +1,23 @@
-"""How do the engine and the driver of its fleet send each other messages?"""
+"""How do the engine, the driver of its fleet and the workers send each other messages?
+
+A message is its length in four bytes, then JSON. Those of calls go in bundles, which only the two
+ends look into: what is between them passes on bytes.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from struct import Struct
+from typing import Any, Final
+
+BUNDLE: Final = b"\x00"
+"""What a message begins with that is a bundle for, or of, one worker; all others are JSON."""
+_HEAD: Final = Struct(">cII")
 
 
 class Frames(asyncio.Protocol):
-    """Both directions of a connection; a message is its length in four bytes, then JSON.
+    """Both directions of a connection between the engine and its driver.
 
     Args:
         hear: Takes each message.
@@ -46,3 +55,29 @@ class Frames(asyncio.Protocol):
 
     def close(self) -> None:
         self._transport.close()
+
+
+def join_messages(messages: Iterable[bytes]) -> bytes:
+    """Return messages one after the other, each with its length."""
+    return b"".join([len(each).to_bytes(4, "big") + each for each in messages])
+
+
+def split_messages(bundle: bytes) -> list[bytes]:
+    """Return the messages of a bundle."""
+    messages, at, end = [], 0, len(bundle)
+    while at < end:
+        start = at + 4
+        at = start + int.from_bytes(bundle[at:start], "big")
+        messages.append(bundle[start:at])
+    return messages
+
+
+def write_bundle(worker: int, count: int, bundle: bytes) -> bytes:
+    """Return the message with a bundle; `count` of its messages are what the reader counts."""
+    return _HEAD.pack(BUNDLE, worker, count) + bundle
+
+
+def read_bundle(message: bytes) -> tuple[int, int, bytes]:
+    """Return the worker, the count and the bundle of a message that begins with `BUNDLE`."""
+    _, worker, count = _HEAD.unpack_from(message)
+    return worker, count, message[_HEAD.size :]

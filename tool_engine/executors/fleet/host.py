@@ -15,6 +15,7 @@ import os
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ import msgspec
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands.supervisor import Bell
+from tool_engine.executors.fleet.frames import join_messages, split_messages, write_bundle
 from tool_engine.executors.fleet.versions import are_same, own_versions
 from tool_engine.executors.lost_work import WorkerLostError
 from tool_engine.executors.python.python_entry import PythonEntry
@@ -32,8 +34,9 @@ SECONDS_TO_PREPARE: Final = 600.0
 """The most that an import of a handler may take: models are loaded there."""
 _TRIES: Final = 3
 """How often a process is started that dies before it can take a call."""
-GRACE: Final = 0.25
-"""Seconds that a cancelled handler has to end by itself."""
+GRACE: Final = 1.0
+"""Seconds that a cancelled handler has to end by itself: what its process has loaded may be large,
+and no caller waits for it."""
 REPORT_SECONDS: Final = 0.05
 """The least seconds between two messages with nothing but reports."""
 _GATHER: Final = 0.001
@@ -48,8 +51,6 @@ class Settings(msgspec.Struct):
     """What a worker runs."""
 
     entry: PythonEntry
-    definition: str
-    """The hash of the definition."""
     paths: list[str]
     """Where the engine finds modules, for nodes that have the same folders."""
     version: str
@@ -61,7 +62,6 @@ class Item(msgspec.Struct):
 
     id: int = 0
     cancel: int = 0
-    definition: str = ""
 
 
 class _Message(msgspec.Struct):
@@ -91,14 +91,14 @@ class FleetHost:
         self._worker: SharedWorker | None = None
         self._is_shared = False
         self._is_preparing = False
-        self._waiting: list[tuple[int, bytes]] = []
+        self._waiting: deque[tuple[int, bytes]] = deque()
         """Calls for which there is no process yet, or which wait until it is free."""
-        self._running: dict[int, bytes] = {}
+        self._running: set[int] = set()
         self._ending: dict[int, asyncio.TimerHandle] = {}
         """The calls that were cancelled and run on, with what ends their grace."""
         self._stubborn: set[int] = set()
         """Those of them whose grace is over."""
-        self._answers: list[bytes] = []
+        self._answers: deque[bytes] = deque()
         self._reports: list[tuple[int, bytes]] = []
         self._asked: asyncio.Future[None] | None = None
         self._number = 0
@@ -122,16 +122,17 @@ class FleetHost:
             said["answer"] = msgspec.Raw(await self._start_process())
         return msgspec.json.encode(said)
 
-    async def exchange(self, items: list[bytes]) -> tuple[int, int, list[bytes]]:
+    async def exchange(self, bundle: bytes) -> bytes:
         """Take requests, and return what there is to say; wait until there is something.
 
-        The reply has its number, how many of its messages are answers, and the messages.
+        The reply is a bundle with its number, and how many of its messages are answers.
 
         Of two that wait the older one returns: its asker has asked again. Replies are numbered,
         since they can overtake one another.
         """
-        for item in items:
+        for item in split_messages(bundle):
             self._take_item(item)
+        self._begin_waiting()
         if self._asked is not None:
             self._end_wait()
         if not self._answers and not self._can_report():
@@ -140,7 +141,7 @@ class FleetHost:
             if self._asked is asked:
                 self._asked = None
         self._number += 1
-        return self._number, *self._take_messages()
+        return write_bundle(self._number, *self._take_messages())
 
     async def stop(self) -> None:
         """End the process, and all that it has started."""
@@ -151,26 +152,27 @@ class FleetHost:
     def _take_item(self, item: bytes) -> None:
         read = _read_item(item)
         if read.cancel:
+            self._begin_waiting()  # so that an earlier request is there before its end
             self._cancel_call(read.cancel)
-        elif read.definition != self._settings.definition:
-            words = "the worker runs another version of the definition"
-            self._add_answer(read.id, encode_fault(read.id, "mismatch", words))
         else:
             self._waiting.append((read.id, item))
-            self._begin_waiting()
 
     def _begin_waiting(self) -> None:
-        while self._waiting and (self._is_shared or not self._running):
-            if self._worker is None:
-                if not self._is_preparing:
-                    self._is_preparing = True
-                    self._begin_work(self._start_again())
-                return
-            number, item = self._waiting.pop(0)
-            if not self._running:
-                self._worker.forget_words()
-            self._running[number] = item
-            self._worker.send(item)
+        """Send the process what waits, as far as it may have it."""
+        if not self._waiting or (self._running and not self._is_shared):
+            return
+        if self._worker is None:
+            if not self._is_preparing:
+                self._is_preparing = True
+                self._begin_work(self._start_again())
+            return
+        if not self._running:
+            self._worker.forget_words()
+        taken = [*self._waiting] if self._is_shared else [self._waiting[0]]
+        for number, _ in taken:
+            self._waiting.popleft()
+            self._running.add(number)
+        self._worker.send([item for _, item in taken])
 
     def _cancel_call(self, number: int) -> None:
         for place, (waiting, _) in enumerate(self._waiting):
@@ -181,7 +183,7 @@ class FleetHost:
         if number not in self._running or number in self._ending or self._worker is None:
             return
         if self._is_shared:
-            self._worker.send(msgspec.json.encode({"cancel": number}))
+            self._worker.send([msgspec.json.encode({"cancel": number})])
         else:
             self._worker.interrupt()
         loop = asyncio.get_running_loop()
@@ -193,7 +195,7 @@ class FleetHost:
 
     def _end_stubborn(self) -> None:
         """End the process, if nothing but cancelled calls is left in it, and one does not end."""
-        if self._stubborn and not self._running.keys() - self._ending.keys():
+        if self._stubborn and not self._running - self._ending.keys():
             self._drop_process("cancelled", "it went on after its cancellation, and was ended")
 
     # What goes out.
@@ -207,7 +209,7 @@ class FleetHost:
             words = "the worker process sent something that is no answer, and was stopped"
             self._drop_process("execution", words)
         elif not bytes(read.report):
-            del self._running[read.id]
+            self._running.remove(read.id)
             if not self._running and self._worker is not None and not self._worker.is_alive:
                 # It has left something running, which is gone when the answer comes.
                 self._drop_process("", "", (read.id, message))
@@ -256,7 +258,7 @@ class FleetHost:
         if self._reports:
             self._end_wait()
 
-    def _take_messages(self) -> tuple[int, list[bytes]]:
+    def _take_messages(self) -> tuple[int, bytes]:
         """Return reports before answers, for a call's answer is its last message."""
         taken: list[bytes] = []
         if self._reports and (self._answers or self._can_report()):
@@ -266,8 +268,8 @@ class FleetHost:
         reports, size = len(taken), 0
         while self._answers and (not size or size + len(self._answers[0]) <= _MOST_TOGETHER):
             size += len(self._answers[0])
-            taken.append(self._answers.pop(0))
-        return len(taken) - reports, taken
+            taken.append(self._answers.popleft())
+        return len(taken) - reports, join_messages(taken)
 
     # The process.
 
@@ -316,7 +318,7 @@ class FleetHost:
         finally:
             self._is_preparing = False
             if self._worker is None:
-                waiting, self._waiting = self._waiting, []
+                waiting, self._waiting = self._waiting, deque()
                 for number, _ in waiting:
                     self._add_answer(number, _as_answer(number, answer))
         self._begin_waiting()
@@ -328,7 +330,7 @@ class FleetHost:
             self._begin_work(self._word_death(worker, words))
 
     async def _word_death(self, worker: SharedWorker, words: str) -> None:
-        running, self._running = self._running, {}
+        running, self._running = self._running, set()
         kind, message = "execution", f"{worker.entry.place} {words}"
         if not words:
             error = await asyncio.to_thread(worker.ended)
@@ -347,7 +349,7 @@ class FleetHost:
         if worker is None:
             return
         worker.leave()
-        running, self._running = self._running, {}
+        running, self._running = self._running, set()
 
         async def end() -> None:
             await asyncio.to_thread(worker.end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +23,7 @@ from tool_engine.model.call import ToolExecutionContext
 
 SHARED_CALLS: Final = 100
 """The most calls of an async handler in one worker."""
-_SECONDS_TO_END: Final = 1.0
+_SECONDS_TO_END: Final = 2.0
 """After so long a worker that does not end a cancelled call gets no others."""
 _MOST_STARTS: Final = 3
 """Workers that may fail to start, one after the other, before the calls that wait fail, too."""
@@ -52,9 +52,9 @@ class Ready(msgspec.Struct):
 
 
 class FleetCall:
-    """One call on its way to a worker and back; `ended` is done when its work has ended."""
+    """One call on its way to a worker and back; `is_over` when its work has ended."""
 
-    __slots__ = ("context", "ended", "number", "params", "trace", "worker")
+    __slots__ = ("context", "ended", "is_over", "number", "params", "trace", "worker")
 
     def __init__(
         self, params: dict[str, Any], context: ToolExecutionContext, trace: dict[str, str]
@@ -64,12 +64,24 @@ class FleetCall:
         self.trace = trace
         self.number = 0
         self.worker: FleetWorker | None = None
+        self.is_over = False
         self.ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        """What its caller waits for; one that is cancelled has cancelled this, too."""
+
+    def succeed(self, value: Any) -> None:
+        self.is_over = True
+        if not self.ended.done():
+            self.ended.set_result(value)
 
     def fail(self, error: Exception) -> None:
+        self.is_over = True
         if not self.ended.done():
             self.ended.set_exception(error)
             self.ended.exception()  # it counts as seen: a cancelled call never asks
+
+    def go_on(self) -> None:
+        """Have the end of the work be waited for after the caller was cancelled."""
+        self.ended = asyncio.get_running_loop().create_future()
 
 
 class FleetWorker:
@@ -89,8 +101,6 @@ class FleetWorker:
         self._wants_context = False
         self._cancelled: dict[int, float] = {}
         """When calls were cancelled that have not ended, by their numbers."""
-        self._outbox: list[bytes] = []
-        self._new_calls = 0
 
     def __repr__(self) -> str:
         where = "starting" if self.ready is None else f"on {self.ready.node}, pid={self.ready.pid}"
@@ -142,8 +152,8 @@ class FleetWorker:
         self._cancelled.pop(answer.id, None)
         if answer.error is not None:
             call.fail(self._line.word_fault(answer.error, self))
-        elif not call.ended.done():
-            call.ended.set_result(answer.value)
+        else:
+            call.succeed(answer.value)
         self._line.note_free(self)
 
     def lose(self, words: str, *, is_final: bool = False) -> None:
@@ -164,46 +174,49 @@ class FleetWorker:
 
     # What the line wants.
 
-    def begin(self, call: FleetCall) -> None:
-        """Send a call, together with others of this moment."""
-        loop = asyncio.get_running_loop()
-        call.number, call.worker = self._line.next_number(), self
-        deadline = call.context.deadline
-        request = {
-            "id": call.number,
-            "definition": self._line.definition,
-            "params": call.params,
-            "context": call.context.to_wire() if self._wants_context else None,
-            "seconds": None if deadline is None else deadline - loop.time(),
-            "trace": call.trace,
-        }
+    def begin(self, calls: Iterable[FleetCall]) -> None:
+        """Send calls, in one message."""
+        requests = []
+        for call in calls:
+            call.number, call.worker = self._line.next_number(), self
+            try:
+                request = self._write_request(call)
+            except ToolExecutionError as error:
+                call.fail(error)
+                continue
+            self.calls[call.number] = call
+            requests.append(request)
+        if requests:
+            self._line.connection.send(self.number, requests, len(requests))
+
+    def cancel(self, call: FleetCall) -> None:
+        """Have a call end that has begun; `is_over` says when it has."""
+        self._cancelled[call.number] = asyncio.get_running_loop().time()
+        self._line.connection.send(self.number, [b'{"cancel":%d}' % call.number], 0)
+
+    def _write_request(self, call: FleetCall) -> bytes:
+        """Return a call as JSON.
+
+        Raises:
+            ToolExecutionError: It cannot be sent.
+        """
+        request: dict[str, Any] = {"id": call.number, "params": call.params}
+        if call.trace:
+            request["trace"] = call.trace
+        if self._wants_context:
+            deadline = call.context.deadline
+            now = asyncio.get_running_loop().time()
+            request["context"] = call.context.to_wire()
+            request["seconds"] = None if deadline is None else deadline - now
         try:
             data = msgspec.json.encode(request)
         except (TypeError, ValueError, RecursionError) as error:
-            call.fail(ToolExecutionError(f"the arguments cannot be sent as JSON: {error}"))
-            return
+            words = f"the arguments cannot be sent as JSON: {error}"
+            raise ToolExecutionError(words) from None
         if len(data) > guest.MAX_MESSAGE:
             words = f"the arguments have {len(data)} bytes; the most is {guest.MAX_MESSAGE}"
-            call.fail(ToolExecutionError(words))
-            return
-        self.calls[call.number] = call
-        self._new_calls += 1
-        self._put_item(data)
-
-    def cancel(self, call: FleetCall) -> None:
-        """Have a call end that has begun; `ended` says when it has."""
-        self._cancelled[call.number] = asyncio.get_running_loop().time()
-        self._put_item(msgspec.json.encode({"cancel": call.number}))
-
-    def _put_item(self, item: bytes) -> None:
-        if not self._outbox:
-            asyncio.get_running_loop().call_soon(self._send_outbox)
-        self._outbox.append(item)
-
-    def _send_outbox(self) -> None:
-        items, self._outbox = self._outbox, []
-        calls, self._new_calls = self._new_calls, 0
-        self._line.connection.send(self.number, items, calls)
+            raise ToolExecutionError(words)
+        return data
 
 
 class Line:
@@ -211,7 +224,6 @@ class Line:
 
     Args:
         entry: What they run.
-        definition: The hash of the definition.
         connection: Starts them.
         settings: `host.Settings`.
         hunger: Is called when it wants another worker, and none has come for a while.
@@ -220,7 +232,6 @@ class Line:
     def __init__(
         self,
         entry: PythonEntry,
-        definition: str,
         connection: FleetConnection,
         settings: Any,
         hunger: Callable[[Line], object],
@@ -228,7 +239,6 @@ class Line:
         assert entry.fleet is not None  # noqa: S101 - it is read together with the isolation
         self.entry = entry
         self.fleet = entry.fleet
-        self.definition = definition
         self.connection = connection
         self.waiting: deque[FleetCall] = deque()
         self.workers: dict[int, FleetWorker] = {}
@@ -242,7 +252,7 @@ class Line:
         self._tidying: asyncio.TimerHandle | None = None
         self.failed_starts = 0
         """How many workers in a row could not be started."""
-        self._is_closed = self._is_retired = False
+        self._is_closed = self._is_retired = self._will_dispatch = False
 
     def __repr__(self) -> str:
         workers = [*self.workers.values()]
@@ -263,23 +273,31 @@ class Line:
         if not self.workers and (lack := find_lack(self.fleet.resources, self.connection.nodes)):
             self.fail_waiting(ToolExecutionError(lack, is_final=True))
             return
-        size = self.fleet.batch_size
-        if size and len(self.waiting) < size:
-            if self._batch is None:
-                wait = self.fleet.batch_wait
-                self._batch = asyncio.get_running_loop().call_later(wait, self._end_batch)
-            self._start_workers()
-            return
-        self.dispatch()
+        self.dispatch_soon()
 
     def withdraw(self, call: FleetCall) -> None:
-        """End a call, by all means that there are; `ended` says when it has."""
+        """End a call, by all means that there are; `is_over` says when it has."""
         if call.worker is not None:
             call.worker.cancel(call)
             return
         if call in self.waiting:
             self.waiting.remove(call)
         call.fail(ToolExecutionError("the call ended before it had begun"))
+
+    def dispatch_soon(self) -> None:
+        """Dispatch once for all calls that come, or end, in this turn of the event loop."""
+        if not self._will_dispatch:
+            self._will_dispatch = True
+            asyncio.get_running_loop().call_soon(self._dispatch_turn)
+
+    def _dispatch_turn(self) -> None:
+        self._will_dispatch = False
+        if self._batch is None and 0 < len(self.waiting) < self.fleet.batch_size:
+            wait = self.fleet.batch_wait
+            self._batch = asyncio.get_running_loop().call_later(wait, self._end_batch)
+        if self._batch is not None and self.waiting:
+            self._start_workers()
+        self.dispatch()
 
     def dispatch(self) -> None:
         """Give calls to workers as far as there is room, and start more if needed."""
@@ -290,10 +308,14 @@ class Line:
             worker = max(self.workers.values(), key=_room_of, default=None)
             if worker is None or (room := worker.room) <= 0:
                 break
-            for _ in range(min(max(1, self.fleet.batch_size), room, len(self.waiting))):
-                worker.begin(self.waiting.popleft())
+            count = min(self.fleet.batch_size or self._share_of(room), room, len(self.waiting))
+            worker.begin([self.waiting.popleft() for _ in range(count)])
         if self.waiting:
             self._start_workers()
+
+    def _share_of(self, room: int) -> int:
+        """Return how many calls the worker with the most room takes before the others have some."""
+        return -(-min(room, len(self.waiting)) // max(1, len(self.workers)))
 
     def note_free(self, worker: FleetWorker) -> None:
         """Give a worker that has room the next call, or let it be idle."""
@@ -301,7 +323,7 @@ class Line:
             self.gives_up_one = False
             self.end_worker(worker)
         elif self.waiting:
-            self.dispatch()
+            self.dispatch_soon()
         elif self._is_retired and not worker.calls:
             self.end_worker(worker)
         if not worker.calls:
@@ -382,8 +404,6 @@ class Line:
         if fault.kind == "lost":
             where = "" if worker.ready is None else f" (on {worker.ready.node})"
             return WorkerLostError(f"{fault.message}{where}")
-        if fault.kind == "mismatch":
-            return DefinitionMismatchError(fault.message, is_final=True)
         return make_exception(fault, self.entry)
 
     def _end_batch(self) -> None:

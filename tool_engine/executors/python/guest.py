@@ -178,7 +178,7 @@ def flush_words() -> None:
 def read_request(request: Any, write: Callable[[bytes], object]) -> tuple[dict[str, Any], Any]:
     """Return the arguments for a call, and what takes its reports; None: it has none."""
     arguments = dict(request["params"])
-    if request["context"] is None:
+    if request.get("context") is None:
         return arguments, None
     number = request["id"]
 

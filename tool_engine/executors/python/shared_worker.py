@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tool_engine.executors.commands.captured import Captured
 from tool_engine.executors.commands.supervisor import MAX_FLOOD
@@ -31,7 +31,7 @@ class SharedWorker(Worker):
         self._loop = loop = asyncio.get_running_loop()
         self._hear, self._say_end = hear, end
         self._left = bytearray()
-        self._is_watched = True
+        self._is_watched, self._is_writing = True, False
         self._received.clear()
         loop.add_reader(self._answers, self._read_answers)
         loop.add_reader(self._out, self._read_out)
@@ -39,9 +39,10 @@ class SharedWorker(Worker):
         if self._guest_handle >= 0:
             loop.add_reader(self._guest_handle, self._note_death)
 
-    def send(self, message: bytes) -> None:
-        """Send a message, now or as soon as the process reads."""
-        self._left += len(message).to_bytes(4, "big") + message
+    def send(self, messages: Iterable[bytes]) -> None:
+        """Send messages, now or as soon as the process reads."""
+        for each in messages:
+            self._left += len(each).to_bytes(4, "big") + each
         self._write_left()
 
     def interrupt(self) -> None:
@@ -73,10 +74,13 @@ class SharedWorker(Worker):
                 del self._left[: os.write(self._requests, self._left[:_CHUNK])]
         except BlockingIOError:
             self._loop.add_writer(self._requests, self._write_left)
+            self._is_writing = True
             return
         except OSError:
             self._left.clear()  # its end is noticed elsewhere
-        self._loop.remove_writer(self._requests)
+        if self._is_writing:
+            self._is_writing = False
+            self._loop.remove_writer(self._requests)
 
     def _read_answers(self) -> None:
         try:

@@ -1,0 +1,253 @@
+"""What does a call on a fleet cost, beside bare actors of the same Ray?
+
+A process of its own, which starts a local Ray, calls the bare actors; both take turns.
+`python -m tests.benchmarks.fleets` measures nothing else. Needs Ray: `make ray`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.benchmarks import report
+from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
+
+__all__ = ["fleets"]
+
+BUDGETS = {"one by one": 1.3, "100 in flight": 1 / 0.85, "batches of 100": 2.0}
+"""Times as long as the base of the table takes. For batches that is 10,000 calls of a local tool:
+bare actors get lists of numbers, where each call here has its own slot, deadline and record."""
+PROGRESS_BUDGET = 1_000
+"""Lines a second that reach the listener while their call runs, at least."""
+IN_FLIGHT, BATCH, ACTORS = 100, 100, 2
+CALLS = {"one by one": 100, "100 in flight": 1_000, "batches of 100": 10_000}
+"""For each turn."""
+ROUNDS = 9
+LINES = 2_000
+BARE, ENGINE, LOCAL = "bare actors of Ray", "tool-engine, isolation: ray", "tool-engine, local"
+HANDLERS = """
+import asyncio
+async def noop(x): return x
+async def talk(x, context):
+    for number in range(x):
+        context.log(f"line {number}")
+        if number % 50 == 49: await asyncio.sleep(0.02)
+    return x
+"""
+
+Turn = Callable[[str], Awaitable[float]]
+"""Makes the calls of one way; returns the seconds that they took."""
+
+
+async def fleets(_directory: str = "") -> bool:
+    """Measures calls on a fleet; whether each budget is kept."""
+    if find_spec("ray") is None:
+        print("calls on a fleet: not measured, for Ray is not installed: make ray")
+        return True
+    async with _callers() as (engine, turns):
+        kept = True
+        for way, limit in BUDGETS.items():
+            times = await _time_turns(way, turns)
+            base = LOCAL if way.startswith("batches") else BARE
+            rates = {name: CALLS[way] / median(each) for name, each in times.items()}
+            report.rates(f"Calls on a fleet, {way}", {base: rates.pop(base), **rates})
+            ratio = median(mine / its for mine, its in zip(times[ENGINE], times[base], strict=True))
+            kept &= report.budget(f"{way}: {ENGINE} / {base}", ratio, limit, "x")
+        rate = await _count_lines(engine)
+        print(f"Lines of a running call that were heard: {rate:,.0f} a second")
+        return kept & report.budget("seconds for 1,000 lines", 1_000 / rate, 1.0, " s")
+
+
+async def _time_turns(way: str, turns: dict[str, Turn]) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {name: [] for name in turns}
+    for turn in turns.values():
+        await turn(way)
+    for number in range(ROUNDS):
+        for name in turns if number % 2 else reversed(turns):
+            times[name].append(await turns[name](way))
+    return times
+
+
+async def _count_lines(engine: ToolEngine) -> float:
+    """Return how many lines of a handler are heard in a second."""
+    heard = 0
+
+    def hear(_: object) -> None:
+        nonlocal heard
+        heard += 1
+
+    engine.subscribe(hear, ["execution_logged"])
+    started = time.perf_counter()
+    await _call_tool(engine, "talk", LINES)
+    seconds = time.perf_counter() - started
+    return heard / seconds
+
+
+@contextlib.asynccontextmanager
+async def _callers() -> AsyncIterator[tuple[ToolEngine, dict[str, Turn]]]:
+    with contextlib.ExitStack() as stack:
+        # Short, for sockets are in it.
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="te-", dir="/tmp")))
+        (folder / "handlers_of_benchmarks.py").write_text(HANDLERS)
+        settings = {
+            "RAY_TMPDIR": str(folder),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            # Ray makes a token for a cluster of its own, which no other process has.
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # else it listens on more than loopback
+        }
+        os.environ.update(settings)
+        bare = await asyncio.to_thread(
+            subprocess.Popen,
+            [sys.executable, "-m", "tests.benchmarks.fleets", "bare"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        stack.callback(bare.communicate)
+        assert bare.stdin is not None
+        assert bare.stdout is not None
+        os.environ["RAY_ADDRESS"] = (await asyncio.to_thread(bare.stdout.readline)).strip()
+        sys.path.insert(0, str(folder))
+
+        async def call_bare(way: str) -> float:
+            print(way, file=bare.stdin, flush=True)
+            return float(await asyncio.to_thread(bare.stdout.readline))  # type: ignore[union-attr]
+
+        engine = _make_engine(folder)
+        try:
+
+            async def call_engine(way: str) -> float:
+                return await _make_calls(engine, "batched" if "batches" in way else "noop", way)
+
+            async def call_local(way: str) -> float:
+                return await _make_calls(engine, "local", way)
+
+            yield engine, {BARE: call_bare, ENGINE: call_engine, LOCAL: call_local}
+        finally:
+            await engine.close()
+            sys.path.remove(str(folder))
+            for name in (*settings, "RAY_ADDRESS"):
+                os.environ.pop(name, None)
+
+
+async def _call_tool(engine: ToolEngine, name: str, number: int) -> None:
+    result = await engine.execute(name, {"x": number}, ToolExecutionContext(timeout=60.0))
+    assert result.output == {"result": number}, result.error
+
+
+async def _make_calls(engine: ToolEngine, name: str, way: str) -> float:
+    together = {"one by one": 1, "100 in flight": IN_FLIGHT}.get(way, CALLS[way])
+    return await _time_calls(lambda number: _call_tool(engine, name, number), CALLS[way], together)
+
+
+async def _time_calls(call: Callable[[int], Awaitable[None]], count: int, together: int) -> float:
+    """Return the seconds of so many calls, of which so many run at a time."""
+    numbers = iter(range(count))
+
+    async def call_next() -> None:
+        for number in numbers:
+            await call(number)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(call_next() for _ in range(together)))
+    return time.perf_counter() - started
+
+
+def _make_engine(folder: Path) -> ToolEngine:
+    config = ToolEngineConfig(str(folder / "none"), auto_reload=False, fleet="auto")
+    most = CALLS["batches of 100"]
+    limits = ConcurrencyConfig(max_concurrent=most, queue_size=most, queue_timeout=60.0)
+    engine = ToolEngine(config, concurrency=limits)
+    batch = {
+        "batch": {"max_size": BATCH, "max_wait": 0.01},
+        "max_workers": ACTORS,
+        "min_workers": ACTORS,
+    }
+    for name, more in {"noop": {}, "talk": {}, "batched": batch}.items():
+        handler = name if name == "talk" else "noop"
+        config_of_entry = {"isolation": "ray", "resources": {"cpus": 0}, **more}
+        entry = {
+            "type": "custom",
+            "handler": f"handlers_of_benchmarks:{handler}",
+            "config": config_of_entry,
+        }
+        engine.register_tool({**_describe_tool(name), "entry": entry})
+
+    async def wait_once(x: int) -> int:
+        await asyncio.sleep(0)
+        return x
+
+    engine.register_tool(_describe_tool("local"), wait_once)
+    return engine
+
+
+def _describe_tool(name: str) -> dict[str, Any]:
+    number = {"name": "x", "type": "integer", "required": True, "description": "A number"}
+    return {"name": name, "description": "Return what is given", "parameters": [number]}
+
+
+async def _serve_bare() -> None:
+    """Start Ray, print its address, and make the calls that the standard input names."""
+    import ray
+
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=80 * 2**20,
+        _node_ip_address="127.0.0.1",
+        _temp_dir=os.environ["RAY_TMPDIR"],
+    )
+
+    class Bare:
+        async def noop(self, x: int) -> int:
+            return x
+
+        async def many(self, xs: list[int]) -> list[int]:
+            return xs
+
+    kind: Any = ray.remote(num_cpus=0, max_concurrency=IN_FLIGHT)(Bare)
+    actors = [kind.remote() for _ in range(ACTORS)]
+
+    async def call_one(number: int) -> None:
+        assert await actors[0].noop.remote(number) == number
+
+    async def send_batch(place: int) -> None:
+        numbers = [*range(BATCH)]
+        assert await actors[place % ACTORS].many.remote(numbers) == numbers
+
+    print(ray.get_runtime_context().gcs_address, flush=True)
+    while way := (await asyncio.to_thread(sys.stdin.readline)).strip():
+        if way.startswith("batches"):
+            seconds = await _time_calls(send_batch, CALLS[way] // BATCH, CALLS[way] // BATCH)
+        else:
+            seconds = await _time_calls(
+                call_one, CALLS[way], 1 if way == "one by one" else IN_FLIGHT
+            )
+        print(json.dumps(seconds), flush=True)
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["bare"]:
+        asyncio.run(_serve_bare())
+    else:
+        sys.exit(0 if asyncio.run(fleets()) else 1)
