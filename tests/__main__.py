@@ -35,7 +35,7 @@ AT_ONCE = max(3, os.cpu_count() or 1)
 WAITING_AT_ONCE = 2
 """Beside them, of the rooms that do little but wait: for servers that start, end and are killed."""
 FLEET = "fleet"
-WAITING = (FLEET, "server", "browser")
+WAITING = (FLEET, "server", "browser", "documents")
 
 OTHERS = "others"
 PARTS = {
@@ -44,7 +44,6 @@ PARTS = {
     "security": 3,
     "contracts": 4,
     "calls": 1,
-    "documents": 1,
     "cli": 3,
     "session": 1,
     "catalog": 2,
@@ -58,6 +57,7 @@ PARTS = {
     FLEET: 1,
     "server": 2,
     "browser": 1,
+    "documents": 1,
 }
 """The rooms that take long, from the longest on, and in how many parts; the others share parts."""
 

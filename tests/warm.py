@@ -300,7 +300,9 @@ def _server() -> Server:
         if address:
             _servers[os.getpid()] = _SharedServer(Path(address))
         else:
-            folder = tempfile.mkdtemp(prefix="warm-")
+            # Not where the first test that starts a program has its own temporary files.
+            place = os.environ.get("TMPDIR", "/tmp")  # noqa: S108 - what is made there is its own
+            folder = tempfile.mkdtemp(prefix="warm-", dir=place)
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             _servers[os.getpid()] = Server(Path(folder) / "warm")
         atexit.register(_servers[os.getpid()].close)
