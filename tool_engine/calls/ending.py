@@ -19,6 +19,7 @@ from tool_engine.calls.returned_value import Ready
 from tool_engine.events import EventBus
 from tool_engine.interfaces import Slot
 from tool_engine.knowledge.entry import VisibleCall, secrets_sent, without_values
+from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.snapshot import pack, restore_value, take_snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionResult
@@ -57,22 +58,24 @@ _LOOKS: Final = 8
 class CallEnding:
     """Make the one result, the one record and the one final event of each call."""
 
-    __slots__ = ("_append", "_bus", "_clock", "_date", "_dated", "_next_date")
+    __slots__ = ("_bus", "_clock", "append", "date", "dated", "memory", "next_date")
 
     def __init__(self, store: ToolKnowledgeStore, bus: EventBus) -> None:
-        self._append = store.append
+        self.append = store.append
+        storage = store.storage
+        self.memory = storage if type(storage) is MemoryStorage else None
         self._bus = bus
-        self._date = datetime.now(UTC)
-        self._dated = 0.0
-        """The time on the loop's clock at which the millisecond of `_date` began."""
-        self._next_date = -inf
+        self.date = datetime.now(UTC)
+        self.dated = 0.0
+        """The time on the loop's clock at which the millisecond of `date` began."""
+        self.next_date = -inf
         self._clock: Callable[[], float] = monotonic
 
     def succeed(
         self, call: Call, plan: Plan, slot: Slot, ready: Ready, now: float
     ) -> ToolExecutionResult:
         """End a call whose tool returned `ready`, at `now` on the loop's clock."""
-        date = self._date if now < self._next_date else self._read_date(now)
+        date = self.date if now < self.next_date else self.read_date(now)
         seconds = now - slot.acquired_at
         limited, output, kept = ready
         context, request, queue_wait = call.context, slot.request, slot.queue_wait
@@ -98,7 +101,7 @@ class CallEnding:
             kept,
             seconds,
             date,
-            now - self._dated,
+            now - self.dated,
             call.call_id,
             facts,
             plan.tool,
@@ -121,40 +124,13 @@ class CallEnding:
         )
         if limited is not None or (context.scope is not None and len(kept) > _SHORT):
             output = _give_output(call, ready, metadata, entry)
-        (self._append if task is None else task.keep_record)(entry)
+        (self.append if task is None else task.keep_record)(entry)
         notes, name = _list_findings(call) if call.findings else [], call.tool_name
         result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
         if self._bus.has_subscribers:
             done, whole = ToolEngineEventType.EXECUTION_COMPLETED, kept if limited is None else None
             self.publish(call, done, result, kept=whole)
         return result
-
-    def succeed_plainly(
-        self, call: Call, plan: Plan, seconds: float, ready: Ready, now: float
-    ) -> ToolExecutionResult:
-        """End a call by a caller without a context; see `plain_calls`."""
-        _, output, kept = ready
-        date = self._date if now < self._next_date else self._read_date(now)
-        call_id, name, facts = call.call_id, call.tool_name, plan.facts
-        self._append(
-            CallEntry(
-                name,
-                call.params,
-                kept,
-                seconds,
-                date,
-                now - self._dated,
-                call_id,
-                facts,
-                plan.tool,
-                call.serial,
-                plan.request.priority,
-            )
-        )
-        # A copy that is changed costs half of a dict display.
-        metadata = facts.copy()
-        metadata["call_id"] = call_id
-        return ToolExecutionResult(True, name, output, None, None, [], seconds, date, metadata)
 
     def fail(self, call: Call, failure: Failure, seconds: float = 0.0) -> ToolExecutionResult:
         """End a call that did not succeed."""
@@ -245,7 +221,7 @@ class CallEnding:
             context.task_id,
             whole,
         )
-        (self._append if context.task is None else context.task.keep_record)(entry)
+        (self.append if context.task is None else context.task.keep_record)(entry)
 
     def _publish_end(self, call: Call, result: ToolExecutionResult) -> None:
         if self._bus.has_subscribers:
@@ -297,17 +273,18 @@ class CallEnding:
     def use_clock(self, clock: Callable[[], float]) -> None:
         """Use this clock from now on."""
         self._clock = clock
-        self._next_date = -inf
+        self.next_date = -inf
 
-    def _read_date(self, now: float) -> datetime:
+    def read_date(self, now: float) -> datetime:
+        """Read the wall clock anew, at `now` on the loop's clock."""
         # Reading the wall clock as a date costs as much as all the rest of making a result, so it
         # is read once per millisecond, the resolution in which results give dates.
         date, read = self._both_clocks()
         moment = date - timedelta(seconds=read - now)
-        self._dated = now - moment.microsecond % 1_000 / 1e6
-        self._next_date = self._dated + 0.001
-        self._date = _to_the_millisecond(moment)
-        return self._date
+        self.dated = now - moment.microsecond % 1_000 / 1e6
+        self.next_date = self.dated + 0.001
+        self.date = _to_the_millisecond(moment)
+        return self.date
 
     def _both_clocks(self) -> tuple[datetime, float]:
         for _ in range(_LOOKS):

@@ -173,7 +173,7 @@ class Pipeline:
         begun: Flight | None = None,
     ) -> ToolExecutionResult:
         """Take one call through all steps, or one that was `begun` through what is left of them."""
-        is_bare = context is None is on_progress and call_id is None and self._wires is not None
+        is_bare = context is None and on_progress is None and call_id is None
         if is_bare and (done := self._take_plain(self._wires, tool_name, params)) is not None:
             return await self._complete_call(*done) if type(done) is tuple else done
         context = ANONYMOUS if context is None is on_progress else context_of(context, on_progress)

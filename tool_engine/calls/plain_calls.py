@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tool_engine.admission import refusal
 from tool_engine.admission.pool import SlotPool
@@ -22,6 +22,7 @@ from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.plan import Plan
 from tool_engine.events import EventBus
 from tool_engine.interfaces import AdmissionController, Slot
+from tool_engine.knowledge.memory import SMALL, PlainEntry
 from tool_engine.knowledge.snapshot import pack_plain
 from tool_engine.logger import current_call
 from tool_engine.model.call import ToolExecutionResult
@@ -32,42 +33,42 @@ Begun = tuple[Call, Plan, Slot, ToolTask]
 _call_here: Final = current_call.get
 
 
-class Wires(NamedTuple):
-    """What the plain calls of one engine on one loop have in common."""
+Wires = tuple[
+    AbstractEventLoop,
+    Callable[[], float],
+    SlotPool,
+    Queue,
+    EventBus,
+    Mapping[str, Plan],
+    Any,
+    str,
+    Runs,
+    CallEnding,
+]
+"""What the plain calls of one engine on one loop have in common: the loop and its clock, the slots
+and who waits for them, the bus, the plans by the names of their tools as they are at any time, the
+pipeline, what the ids of its calls begin with, the runs, and how calls end.
 
-    loop: AbstractEventLoop
-    clock: Callable[[], float]
-    """The loop's."""
-    pool: SlotPool
-    queue: Queue
-    bus: EventBus
-    plans: Mapping[str, Plan]
-    """By the names of their tools, as they are at any time."""
-    owner: Any
-    """The pipeline."""
-    prefix: str
-    """What the ids of its calls begin with."""
-    runs: Runs
-    ending: CallEnding
+A plain tuple, as one with names costs a fiftieth of a call when it is taken apart."""
 
 
-def make_wires(
-    controller: AdmissionController, loop: AbstractEventLoop, clock: Callable[[], float], *rest: Any
-) -> Wires | None:
+def make_wires(controller: AdmissionController, *rest: Any) -> Wires | None:
     """Return the wires, the `rest` of them as given; None: who gives the slots shares no pool."""
     share = getattr(controller, "share_pool", None)
     pool: SlotPool | None = None if share is None else share()
-    return None if pool is None else Wires(loop, clock, pool, pool.queue, *rest)
+    return None if pool is None else (*rest[:2], pool, pool.queue, *rest[2:])
 
 
 def take_plain(  # noqa: C901, PLR0911 - each step in between costs a hundredth of a call
-    wires: Wires, tool_name: Any, params: Any
+    wires: Wires | None, tool_name: Any, params: Any
 ) -> ToolExecutionResult | Begun | None:
     """Take a call to its end, or as far as its tool comes without a wait.
 
     None: it is no plain call, and nothing was done for it.
     """
-    loop, clock, pool, queue, bus, plans, owner, prefix, runs, ending = wires
+    if wires is None:
+        return None
+    loop, clock, pool, queue, bus, plans, owner, prefix, runs, _ = wires
     if _call_here() is not None or get_running_loop() is not loop or bus.has_subscribers:
         return None
     try:
@@ -81,7 +82,7 @@ def take_plain(  # noqa: C901, PLR0911 - each step in between costs a hundredth 
     lane, weight = request.spot, request.weight
     if lane is None or lane.is_gated or lane.is_gone or queue.waiting:
         return None
-    bucket, call_id = lane.bucket, name_call(prefix)
+    bucket, call_id, direct = lane.bucket, name_call(prefix), plan.direct
     used, bucket_used = pool.used + weight, bucket.used + weight
     if used > pool.room or bucket_used > bucket.most or began >= pool.look_at:
         return None
@@ -91,27 +92,63 @@ def take_plain(  # noqa: C901, PLR0911 - each step in between costs a hundredth 
     if used > pool.most_used:
         pool.most_used = used
     try:
-        run = ToolTask(loop, began + plan.timeout, runs, call, plan.direct, arguments)
-        if plan.direct is None:
+        run = ToolTask(loop, began + plan.timeout, runs, call, direct, arguments)
+        if direct is None:
             call.bind_run(run, plan)
-        if not run.start(task_of(loop)) or run.is_troubled:
-            return call, plan, call.slot, run
-        if (ready := plan.ready(run.value)) is None:
-            return call, plan, call.slot, run
+        is_done = run.start(task_of(loop))
+    except BaseException:
+        owner.end_broken(call, call.slot)
+        raise
+    if not is_done or run.is_troubled:
+        return call, plan, call.slot, run
+    return _end_plainly(wires, call, plan, run, lane)
+
+
+def _end_plainly(
+    wires: Wires, call: Call, plan: Plan, run: ToolTask, lane: Any
+) -> ToolExecutionResult | Begun:
+    _, clock, pool, queue, bus, _, owner, _, _, ending = wires
+    try:
+        ready = plan.ready(run.value)
     except BaseException:
         owner.end_broken(call, call.slot)
         raise
     now = clock()
-    is_odd = call.held is not None or call.reports is not None or ready[0] is not None
-    has_changed = lane.is_gated or queue.waiting or pool.idle or now >= pool.look_at
-    if is_odd or has_changed or bus.has_subscribers:
+    if (
+        ready is None
+        or ready[0] is not None
+        or call.held is not None
+        or call.reports is not None
+        or lane.is_gated
+        or queue.waiting
+        or pool.idle
+        or now >= pool.look_at
+        or bus.has_subscribers
+    ):
         return call, plan, call.slot, run
     # The same as the controller's `release`, written out.
+    bucket, weight = lane.bucket, plan.request.weight
     pool.used -= weight
     bucket.used = bucket_used = bucket.used - weight
     if bucket_used < 0:
         raise refusal.broken_accounting(call.slot)
-    call.lane, seconds = None, now - began
+    call.lane, seconds = None, now - call.began
     pool.released += 1
     pool.held_seconds += seconds
-    return ending.succeed_plainly(call, plan, seconds, ready, now)
+    # The same as `CallEnding.succeed`, without what only other calls have.
+    _, output, kept = ready
+    packed, call_id, facts = call.params, call.call_id, plan.facts
+    date = ending.date if now < ending.next_date else ending.read_date(now)
+    after, serial, memory = now - ending.dated, call.serial, ending.memory
+    entry = PlainEntry(packed, kept, seconds, date, after, call_id, facts, plan.tool, serial)
+    if memory is None or len(packed) + len(kept) > SMALL:
+        ending.append(entry.complete())
+    else:
+        # The same as the storage's `add`, written out.
+        memory.added += 1
+        memory.keep_small(entry)
+    # A copy that is changed costs half of a dict display.
+    metadata = facts.copy()
+    metadata["call_id"] = call_id
+    name = call.tool_name
+    return ToolExecutionResult(True, name, output, None, None, [], seconds, date, metadata)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime
 from itertools import islice
-from typing import Final
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.knowledge.cursor import no_such_record
@@ -22,6 +25,7 @@ from tool_engine.model.record import (
     is_own_id,
 )
 from tool_engine.model.statistics import CallStatistics
+from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact_text
 
 _STEP: Final = 128
@@ -30,6 +34,45 @@ _SLOW: Final = 16_384
 """Bytes from which a record is made in a thread: hiding its secrets takes long."""
 _LARGE: Final = 4_096
 """Bytes from which a snapshot counts against `max_bytes`."""
+SMALL: Final = _LARGE
+"""Bytes of arguments and result together up to which a call is kept as a `PlainEntry`."""
+
+
+class PlainEntry(msgspec.Struct, gc=False):
+    """A call that came without a context and succeeded at once: a third of its `CallEntry`."""
+
+    params: bytes
+    result: bytes
+    execution_time: float
+    date: datetime
+    after: float
+    call_id: str
+    facts: dict[str, Any]
+    tool: Tool
+    serial: int
+
+    @property
+    def record_id(self) -> str:
+        return self.complete().record_id
+
+    def complete(self) -> CallEntry:
+        """Return the whole entry; what is left out has its usual value."""
+        return CallEntry(
+            self.tool.name,
+            self.params,
+            self.result,
+            self.execution_time,
+            self.date,
+            self.after,
+            self.call_id,
+            self.facts,
+            self.tool,
+            self.serial,
+            self.tool.concurrency.priority,
+        )
+
+
+_Kept: TypeAlias = KeptCall | PlainEntry
 
 
 @copied_whole
@@ -52,15 +95,17 @@ class MemoryStorage(KnownArguments):
         _check_bound("max_bytes", max_bytes)
         self.max_records = max_records
         self.max_bytes = max_bytes
-        self._kept: deque[KeptCall] = deque(maxlen=max_records)
-        self._append = self._kept.append
-        self._added = 0
+        self._kept: deque[_Kept] = deque(maxlen=max_records)
+        self.keep_small = self._kept.append
+        """Keeps a call of at most `SMALL` bytes, which its caller counts in `added`."""
+        self.added = 0
+        """Records that were added since the storage was made."""
         self._unweighed = 0
 
     @property
     def dropped(self) -> int:
         """Records dropped since the storage was made."""
-        return self._added - len(self._kept)
+        return self.added - len(self._kept)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -70,8 +115,8 @@ class MemoryStorage(KnownArguments):
 
     def add(self, kept: KeptCall) -> None:
         """Take one call; drop the oldest where a bound is passed."""
-        self._added += 1
-        self._append(kept)
+        self.added += 1
+        self.keep_small(kept)
         # Only snapshots count as large: a dict's length is its number of keys.
         is_large = len(kept.result) > _LARGE or len(kept.params) > _LARGE
         if is_large or kept.error is not None or kept.whole is not None:
@@ -121,13 +166,14 @@ class MemoryStorage(KnownArguments):
     async def _find_matching(self, query: RecordQuery) -> AsyncIterator[KeptCall]:
         """Return matching entries of one moment in order, letting other tasks run."""
         for position, kept in enumerate(_order_entries(self._kept.copy(), query), start=1):
-            if query.matches(kept):
-                yield kept
+            call = kept.complete() if isinstance(kept, PlainEntry) else kept
+            if query.matches(call):
+                yield call
             if position % _STEP == 0:
                 await asyncio.sleep(0)
 
 
-def _order_entries(kept: Sequence[KeptCall], query: RecordQuery) -> Iterable[KeptCall]:
+def _order_entries(kept: Sequence[_Kept], query: RecordQuery) -> Iterable[_Kept]:
     """Return the entries between the records that the query names."""
     first, end = 0, len(kept)
     if query.after is not None:
@@ -138,7 +184,7 @@ def _order_entries(kept: Sequence[KeptCall], query: RecordQuery) -> Iterable[Kep
     return found if query.oldest_first else reversed(found)
 
 
-def _find_place(kept: Sequence[KeptCall], field: str, record_id: str) -> int:
+def _find_place(kept: Sequence[_Kept], field: str, record_id: str) -> int:
     """Return a record's position; -1 if it is gone, being older than all others."""
     for place, each in enumerate(reversed(kept), start=1):
         if each.record_id == record_id:
@@ -148,7 +194,9 @@ def _find_place(kept: Sequence[KeptCall], field: str, record_id: str) -> int:
     raise no_such_record(field, record_id)
 
 
-def _estimate_size(kept: KeptCall) -> int:
+def _estimate_size(kept: _Kept) -> int:
+    if isinstance(kept, PlainEntry):
+        return len(kept.params) + len(kept.result)
     if not isinstance(kept, CallEntry):
         return 0
     more = 0 if kept.secrets is None else kept.secrets.size

@@ -324,7 +324,7 @@ class SessionCalls:
             is_nested=is_nested,
             principal=self._caller.principal or ("" if context is None else principal_of(context)),
         )
-        if placed.tool.secret_names or placed.tool.secret_parts:
+        if _has_secrets(placed.tool) if called is None else called.has_secrets:
             self.secrets.note(placed.tool, expanded.params)
         whole = scope if asked is None else join_scopes(scope, asked, kept)
         timeout = None if called is None else called.timeout
@@ -371,7 +371,8 @@ class SessionCalls:
                 find_limit(config, placed.tool, name),
                 find_show(config, name, placed.tool),
             )
-            called = Called(placed, self._tools.identify(name), source, found, limit, show)
+            identity, has_secrets = self._tools.identify(name), _has_secrets(placed.tool)
+            called = Called(placed, identity, source, found, limit, show, has_secrets)
             known[name] = called
         return called
 
@@ -419,6 +420,10 @@ class SessionCalls:
         )
         labels = read if is_typed else _NO_LABELS
         return msgspec.structs.replace(expanded, read=read, typed=labels)
+
+
+def _has_secrets(tool: Tool) -> bool:
+    return bool(tool.secret_names or tool.secret_parts)
 
 
 def _describe_error(error: VariableError, tool: Tool) -> str:

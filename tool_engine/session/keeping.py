@@ -154,7 +154,8 @@ class ResultKeeper:
         packed = None
         if names is not None and tool is not None:
             find_size = None if scope is None else scope.find_size
-            packed = pack_call(tool, arguments, result, find_size)
+            has_secrets = None if called is None else called.has_secrets
+            packed = pack_call(tool, arguments, result, find_size, has_secrets=has_secrets)
         variable, read = None if names is None else names.result, None
         if presentation is WHOLE:
             read = self._read_at_once(result, tool_name, params, limit, packed, variable)

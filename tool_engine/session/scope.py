@@ -62,6 +62,8 @@ class Called(msgspec.Struct, eq=False):
     """The most characters that a model reads of its results; 0 or -1: all. S7."""
     show: str
     """How much of its results a model reads."""
+    has_secrets: bool
+    """Whether it declares some."""
     timeout: float | None = None
     """Seconds for a call whose caller says nothing; None: not found yet, or not always the same."""
     free: Tool | None = None

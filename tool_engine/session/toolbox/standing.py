@@ -27,7 +27,7 @@ _SHARED_AT_ONCE: Final = 8
 """The most different switches of one catalog whose standings are kept."""
 
 
-class Placed(NamedTuple):
+class Placed(msgspec.Struct, frozen=True):
     """A tool and its state in the conversation."""
 
     name: str
@@ -282,7 +282,7 @@ def _turn_off_idle(placed: dict[str, Placed], config: ToolCallConfig) -> None:
         return
     for name in idle:
         if find_toggle(name, config) is None:
-            placed[name] = placed[name]._replace(is_enabled=False)
+            placed[name] = msgspec.structs.replace(placed[name], is_enabled=False)
 
 
 def _place_own(tool: Tool, groups: Collection[ToolGroup], config: ToolCallConfig) -> Placed:

@@ -52,7 +52,7 @@ class OnToggle(Protocol):
         """Take note of it."""
 
 
-class Found(NamedTuple):
+class Found(msgspec.Struct, frozen=True, eq=False):
     """The last standing, and what shows whether it is still valid."""
 
     standing: Standing

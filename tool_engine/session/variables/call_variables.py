@@ -89,24 +89,29 @@ class PackedCall(msgspec.Struct, frozen=True, eq=False):
     """The same of the output."""
 
 
-class UnmadeCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+class UnmadeCall(msgspec.Struct, frozen=True, eq=False):
     """The variables of a call that none has read yet; see `Unmade`."""
 
-    most: dict[str, int]
+    names: tuple[str, ...]
+    most: int
+    of_call: NamesOfCall
+    packed: PackedCall
     tool: Tool
-    names: NamesOfCall
-    data: bytes
-    """What `pack_call` made of it."""
     kept_at: float
     labels: frozenset[str]
     used: frozenset[str] | None
 
+    def find_most(self, name: str) -> int:
+        """Return the most characters that the text of one variable may have."""
+        packed = self.packed
+        return packed.most_sent if name == self.of_call.args else packed.most_returned
+
     def make(self) -> list[Variable]:
         """Return the variables as `keep_call` keeps them."""
         now = datetime.fromtimestamp(self.kept_at, UTC)
-        sent, returned = _read_back(self.data)
+        sent, returned = _read_back(self.packed.data)
         return make_variables(
-            self.tool, self.names, sent, returned, self.labels, self.used, now=now
+            self.tool, self.of_call, sent, returned, self.labels, self.used, now=now
         )
 
 
@@ -115,6 +120,8 @@ def pack_call(
     params: dict[str, Any],
     result: ToolExecutionResult,
     find_size: Callable[[dict[str, Any]], int | None] | None = None,
+    *,
+    has_secrets: bool | None = None,
 ) -> PackedCall | None:
     """Return a copy of a call's arguments and output: a program may change them later.
 
@@ -123,12 +130,15 @@ def pack_call(
         params: The arguments, without references.
         result: How the call ended.
         find_size: Gives the bytes of an output as MessagePack, where they are known.
+        has_secrets: Whether the tool declares some; None: it is found.
 
     Returns:
         None for what is large, or is not made of Python's own classes alone, and for a tool that
         declares secrets.
     """
-    if tool.secret_names or tool.secret_parts:
+    if has_secrets is None:
+        has_secrets = bool(tool.secret_names or tool.secret_parts)
+    if has_secrets:
         return None
     output = result.output if result.is_success else None
     both = params, output
@@ -186,18 +196,11 @@ def keep_packed(
     Returns:
         Whether it did: `names` were free.
     """
-    most = {names.args: packed.most_sent}
+    each: tuple[str, ...] = (names.args,)
+    most = packed.most_sent
     if is_success:
-        most[names.result] = packed.most_returned
-    call = UnmadeCall(
-        most=most,
-        tool=tool,
-        names=names,
-        data=packed.data,
-        kept_at=time(),
-        labels=labels,
-        used=used,
-    )
+        each, most = (names.args, names.result), most + packed.most_returned
+    call = UnmadeCall(each, most, names, packed, tool, time(), labels, used)
     return store.take_later(call)
 
 

@@ -102,8 +102,15 @@ class Unmade(Protocol):
     """Variables that are made when one of them is first read."""
 
     @property
-    def most(self) -> dict[str, int]:
-        """The name of each, the oldest first, and the most characters that its text may have."""
+    def names(self) -> tuple[str, ...]:
+        """The name of each, the oldest first."""
+
+    @property
+    def most(self) -> int:
+        """The most characters that all their texts may have."""
+
+    def find_most(self, name: str) -> int:
+        """Return the most characters that the text of one of them may have."""
 
     def make(self) -> Iterable[Variable]:
         """Return all of them, as `make_kept` makes variables."""
@@ -217,13 +224,13 @@ class VariableStore(KnownArguments):
         Returns:
             Whether it did: no variable had one of the names.
         """
-        used, most = self._used, unmade.most
-        for name in most:
-            if name in used or name in self._kept:
+        used, kept, names = self._used, self._kept, unmade.names
+        for name in names:
+            if name in used or name in kept:
                 return False
-        for name, chars in most.items():
+        for name in names:
             used[name] = unmade
-            self._unmade += chars
+        self._unmade += unmade.most
         if len(used) > self.capacity or self._chars + self._unmade > self.max_chars:
             self._evict_oldest()
         return True
@@ -338,7 +345,7 @@ class VariableStore(KnownArguments):
 
     def _let_go(self, name: str, old: Variable | Unmade) -> None:
         if not isinstance(old, Variable):
-            self._unmade -= old.most[name]
+            self._unmade -= old.find_most(name)
             return
         self._chars -= old.chars
         if old.chars > LARGE:
