@@ -100,6 +100,8 @@ LINES = [
       "--tools more-tools/inner --path more-tools new mine --kind python"]),
     ("cli/files/new_command.py: name another with --tools DIR",
      "--tools script.yaml new mine", ["--tools new_tools new mine"]),
+    ("cli/records/recording.py: a call that is recorded there makes it",
+     "--records sqlite:///new.db history", ["--records sqlite:///new.db call echo message=hi"]),
     (QUANTITIES, "prune --older-than month", [f"prune --older-than {each}" for each in
                                               ("90s", "30m", "12h", "7d", "2w")]),
     (QUANTITIES, "history --since morning", [f"history --since {each}" for each in

@@ -34,6 +34,7 @@ from tool_engine import (
     chat_model,
     get_protocol,
 )
+from tool_engine.agent.models.script import read_script
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.lint import choose_rules
 from tool_engine.catalog.servers.config_file import read_config_file, read_entries
@@ -299,6 +300,12 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ("cli/chat/turns.py", of(_asked, "/Usage"), "/usage"),
     ("cli/usage.py", output("list", "--catgory", "http"), "--category"),
     ("cli/settings_file.py", of(_say_of_settings, "Max-Threads = 3"), "max_threads"),
+    ("cli/settings_file.py", of(_say_of_settings, "max_concurent = 3"), "max_concurrent"),
+    (
+        "model/checks/field_types.py",
+        of(read_script, {"replies": [{"txt": "hello"}]}),
+        "text",
+    ),
 ]
 
 

@@ -18,8 +18,14 @@ import typer
 from tool_engine.cli.command_list import MARKUP, CommandList
 from tool_engine.cli.completion_scripts import use_own_scripts
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report_failure
-from tool_engine.cli.options import EXIT_CODES, PathOption, ServersOption, check_path_option
-from tool_engine.cli.settings import Settings, read_source
+from tool_engine.cli.options import (
+    EXIT_CODES,
+    PathOption,
+    ServersOption,
+    check_path_option,
+    find_origins,
+)
+from tool_engine.cli.settings import Settings
 from tool_engine.errors import ConfigurationError, ToolEngineError
 
 _PROGRAM: Final = "tool-engine"
@@ -213,10 +219,9 @@ def _read_options(
         raise CommandError("--recursive and --no-recursive contradict each other; leave one out")
     if directory is not None:
         _enter_folder(ctx, directory)
-    check_path_option(path)
-    for each in source or ():
-        read_source(each)
-    ctx.obj = Settings(
+    origins = find_origins(ctx)
+    check_path_option(path, origins.get("path", ""))
+    ctx.obj = settings = Settings(
         chosen=tools,
         is_recursive=recursive,
         is_flat=no_recursive,
@@ -225,4 +230,6 @@ def _read_options(
         cluster=cluster,
         path=path,
         mcp_config=mcp_config,
+        origins=origins,
     )
+    settings.named_sources()

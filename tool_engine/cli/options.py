@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
@@ -10,7 +11,7 @@ import typer
 
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.failures import CommandError, suggest_name
-from tool_engine.cli.settings import Settings
+from tool_engine.cli.settings import LOCK_VARIABLE, OPTIONS, VARIABLES, Settings
 from tool_engine.executors.python.project import PROJECT_FOLDER
 
 EXIT_CODES: Final = (
@@ -71,13 +72,28 @@ TimeoutOption = Annotated[
 ]
 
 
-def check_path_option(path: str | None) -> None:
-    """Refuse a `--path` that is no folder with a CommandError."""
+def find_origins(ctx: typer.Context) -> dict[str, str]:
+    """Return the option or the variable that says a setting, by the setting's name."""
+    found = {}
+    for name, option in OPTIONS.items():
+        parameter = option.removeprefix("--").replace("-", "_")
+        source = ctx.get_parameter_source(parameter)
+        if source is not None and ctx.params.get(parameter):
+            word = source.name
+            if word in ("COMMANDLINE", "ENVIRONMENT"):
+                found[name] = option if word == "COMMANDLINE" else VARIABLES[name]
+    if os.environ.get(LOCK_VARIABLE):
+        found["lock"] = LOCK_VARIABLE
+    return found
+
+
+def check_path_option(path: str | None, origin: str) -> None:
+    """Refuse a path of modules that is no folder with a CommandError, which says its origin."""
     if path is not None and not Path(path).is_dir():
         state = "is not a folder" if Path(path).exists() else "does not exist"
         raise CommandError(
-            f"the folder {path!r} of Python modules {state}; name another with `tool-engine --path "
-            "DIR ...` or the variable TOOL_ENGINE_PATH",
+            f"{origin}: the folder {path!r} of Python modules {state}; name another with "
+            "`tool-engine --path DIR ...` or the variable TOOL_ENGINE_PATH",
             error_type="no_folder",
         )
 
@@ -98,7 +114,7 @@ def add_settings_file(settings: Settings) -> Settings:
     if file is None:
         return settings
     path = settings.path or file.values.get("path")
-    check_path_option(path)
+    check_path_option(path, settings._replace(file=file).origin_of("path"))
     is_recursive = file.values.get("recursive", False) and not settings.is_flat
     return settings._replace(
         is_recursive=settings.is_recursive or is_recursive,
@@ -116,8 +132,10 @@ def settings_of(
 ) -> Settings:
     """Return what holds: a command's own options, the global ones, the project's settings."""
     known: Settings = ctx.obj
+    given = {"tools": tools, "records": records, "mcp_servers": mcp_config}
     settings = add_settings_file(
         known._replace(
+            origins={**known.origins, **{key: OPTIONS[key] for key in given if given[key]}},
             chosen=tools or known.chosen,
             records=records or known.records,
             mcp_config=mcp_config or known.mcp_config,

@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tool_engine.cli.failures import EXIT_INTERRUPTED, CommandError
+from tool_engine.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from tool_engine.cli.settings_file import SettingsFile
@@ -29,6 +31,24 @@ _PATIENCE: Final = 1.0
 """Seconds that a shutdown may still take after a second signal."""
 _SIGNALLED: Final = EXIT_INTERRUPTED - signal.SIGINT
 """Added by shells to a signal's number in the exit code of the process."""
+
+
+VARIABLES: Final[Mapping[str, str]] = {
+    "tools": "TOOL_ENGINE_TOOLS",
+    "path": "TOOL_ENGINE_PATH",
+    "records": "TOOL_ENGINE_RECORDS",
+    "sources": "TOOL_ENGINE_SOURCES",
+    "mcp_servers": "TOOL_ENGINE_MCP_CONFIG",
+    "cluster": "TOOL_ENGINE_CLUSTER",
+    "lock": LOCK_VARIABLE,
+}
+"""The variables of the environment, by the setting that each says."""
+OPTIONS: Final[Mapping[str, str]] = {
+    **{key: f"--{key}" for key in ("tools", "path", "records", "cluster")},
+    "sources": "--source",
+    "mcp_servers": "--mcp-config",
+}
+"""The options of all commands that say a setting."""
 
 
 class Settings(NamedTuple):
@@ -51,6 +71,30 @@ class Settings(NamedTuple):
     """The named file of servers of tools, such as `.mcp.json`."""
     file: SettingsFile | None = None
     """The settings of the project, which hold where no option and no variable says more."""
+    origins: Mapping[str, str] = {}
+    """The option or the variable that says a setting, by its name."""
+
+    def origin_of(self, key: str) -> str:
+        """Return what says a setting: `--records`, `TOOL_ENGINE_RECORDS`, `tool-engine.toml:3`."""
+        if key in self.origins:
+            return self.origins[key]
+        is_in_file = self.file is not None and key in self.file.values
+        return self.file.place(key) if self.file is not None and is_in_file else ""
+
+    @contextlib.contextmanager
+    def placed_errors(self) -> Iterator[None]:
+        """Have an error about a setting, which begins with its name, say what says it.
+
+        Raises:
+            CommandError: The block has raised a `ConfigurationError`.
+        """
+        try:
+            yield
+        except ConfigurationError as error:
+            found = re.match(r"\w+", str(error))
+            place = self.origins.get(found[0], "") if found is not None else ""
+            text = f"{place}: {error}" if place else str(error)
+            raise CommandError(text, error_type=error.error_type) from error
 
     @property
     def tools(self) -> str:
@@ -80,10 +124,11 @@ class Settings(NamedTuple):
         if path.is_dir() or self.is_without_folder:
             return self.tools
         state = "is not a folder" if path.exists() else "does not exist"
+        said = self.origin_of("tools")
         raise CommandError(
-            f"the tools folder {self.tools!r} {state}; name another with "
-            "`tool-engine --tools DIR ...` or the variable TOOL_ENGINE_TOOLS, or begin a project "
-            "with `tool-engine init`",
+            f"{f'{said}: ' if said else ''}the tools folder {self.tools!r} {state}; name another "
+            "with `tool-engine --tools DIR ...` or the variable TOOL_ENGINE_TOOLS, or begin a "
+            "project with `tool-engine init`",
             error_type="no_tools_folder",
         )
 
@@ -113,7 +158,12 @@ class Settings(NamedTuple):
 
         put_first(self.project)
         fields = {**self.engine_fields(), **changes}
-        return ToolEngineConfig(tools_directory=self.folder(), **fields)
+        with self.placed_errors():
+            return ToolEngineConfig(tools_directory=self.folder(), **fields)
+
+    def named_sources(self) -> dict[str, str]:
+        """Return the databases that options or a variable name."""
+        return dict(read_source(each, self.origin_of("sources")) for each in self.sources)
 
     @property
     def concurrency(self) -> dict[str, Any]:
@@ -139,7 +189,7 @@ class Settings(NamedTuple):
             **said,
             "recursive": self.is_recursive,
             "lock": self.lock,
-            "sources": {**said.get("sources", {}), **dict(map(read_source, self.sources))},
+            "sources": {**said.get("sources", {}), **self.named_sources()},
             "mcp_servers": self.mcp_servers,
             # The records are opened by commands, which share them.
             "records": None,
@@ -151,13 +201,13 @@ def put_first(folder: str) -> None:
     sys.path[:] = [folder, *(each for each in sys.path if each != folder)]
 
 
-def read_source(text: str) -> tuple[str, str]:
-    """Return the name and the URL of a `--source`."""
+def read_source(text: str, origin: str = "--source") -> tuple[str, str]:
+    """Return the name and the URL of a `--source`, or of what else says one."""
     name, mark, url = text.partition("=")
     if not name or not mark:
         # Not the text: what was meant for a URL may hold a password.
         raise CommandError(
-            "--source takes NAME=URL, such as shop=sqlite:///shop.db", error_type="usage_error"
+            f"{origin} takes NAME=URL, such as shop=sqlite:///shop.db", error_type="usage_error"
         )
     return name, url
 

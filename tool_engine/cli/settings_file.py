@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.cli.failures import CommandError
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.checks.nearness import find_nearest, suggest_near
 
 NOWHERE: Final = "none"
 """In place of a database: there is none."""
@@ -161,13 +161,25 @@ def _check_settings(found: SettingsFile) -> SettingsFile:
                 f"{found.place(key)}: the setting {key!r} {said}; {cure}", error_type=_BAD
             )
         if key not in known:
-            hint = suggest_near(key.replace("-", "_"), known)
+            hint = _suggest_setting(found, key.replace("-", "_"), known)
             cure = hint or f"; there are: {', '.join(known)}"
             raise CommandError(
                 f"{found.place(key)}: there is no setting {key!r}{cure}", error_type=_BAD
             )
         _check_value(found, key, value)
     return found
+
+
+def _suggest_setting(found: SettingsFile, key: str, known: list[str]) -> str:
+    """Return the nearest setting, of those below `[concurrency]` too."""
+    from tool_engine.config import ConcurrencyConfig
+
+    limits = ConcurrencyConfig.__struct_fields__
+    near = find_nearest(key, [*known, *limits])
+    if near not in limits or near in known:
+        return suggest_near(key, known)
+    above = "tool.tool-engine." if found.file == PROJECT_FILE else ""
+    return f"; did you mean {near!r} below [{above}concurrency]?"
 
 
 def _check_value(found: SettingsFile, key: str, value: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,24 +17,13 @@ from tool_engine.cli.options import (
     settings_of,
 )
 from tool_engine.cli.records.recording import records_place
-from tool_engine.cli.settings import LOCK_VARIABLE, Settings
+from tool_engine.cli.settings import Settings
 from tool_engine.cli.settings_file import NOWHERE, known_settings
 from tool_engine.cli.tables import make_table
 from tool_engine.config import ToolEngineConfig
 from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.model.settings.retention import RecordsURL
 
-_OPTIONS: Final = {
-    "tools": "TOOL_ENGINE_TOOLS",
-    "path": "TOOL_ENGINE_PATH",
-    "records": "TOOL_ENGINE_RECORDS",
-    "sources": "TOOL_ENGINE_SOURCES",
-    "mcp_servers": "TOOL_ENGINE_MCP_CONFIG",
-    "cluster": "TOOL_ENGINE_CLUSTER",
-}
-"""Settings that an option says too, and its variable."""
-_PARAMETERS: Final = {"sources": "source", "mcp_servers": "mcp_config"}
-"""The options that are not called as their setting is."""
 _TABLES: Final = ("sources", "concurrency")
 _SAID_HERE: Final = "the command line"
 _DEFAULT: Final = "default"
@@ -60,9 +48,8 @@ def run_command(
 
     Example: tool-engine config --json
     """
-    here = {"tools": tools, "records": records}
     settings = settings_of(ctx, tools, records)
-    said = list(find_settings(settings, _find_options(ctx, here)))
+    said = list(find_settings(settings, _find_options(ctx, settings)))
     if as_json:
         file = None if settings.file is None else settings.file.file
         print_json({"file": file, "settings": [each._asdict() for each in said]})
@@ -80,7 +67,8 @@ def find_settings(settings: Settings, options: Mapping[str, str]) -> Iterator[Sa
 
     `options` has the settings that the command line or a variable says, and which of them.
     """
-    config = ToolEngineConfig(**settings.engine_fields())
+    with settings.placed_errors():
+        config = ToolEngineConfig(**settings.engine_fields())
     values: dict[str, Any] = {
         **{key: getattr(config, key) for key in known_settings() if hasattr(config, key)},
         "tools": settings.tools,
@@ -122,21 +110,15 @@ def _show_value(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else repr(value)
 
 
-def _find_options(ctx: typer.Context, here: Mapping[str, str | None]) -> dict[str, str]:
+def _find_options(ctx: typer.Context, settings: Settings) -> dict[str, str]:
     """Return what the command line and variables say, and which of both it is."""
+    found = {
+        name: _SAID_HERE if origin.startswith("--") else f"the variable {origin}"
+        for name, origin in settings.origins.items()
+    }
     root = ctx.find_root()
-    found = {}
-    for name, variable in _OPTIONS.items():
-        source = root.get_parameter_source(_PARAMETERS.get(name, name))
-        word = "" if source is None else source.name
-        if here.get(name) is not None or word == "COMMANDLINE":
-            found[name] = _SAID_HERE
-        elif word == "ENVIRONMENT" and root.params.get(_PARAMETERS.get(name, name)):
-            found[name] = f"the variable {variable}"
     if root.params.get("recursive") or root.params.get("no_recursive"):
         found["recursive"] = _SAID_HERE
-    if os.environ.get(LOCK_VARIABLE):
-        found["lock"] = f"the variable {LOCK_VARIABLE}"
     return found
 
 

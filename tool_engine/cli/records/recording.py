@@ -54,9 +54,11 @@ def records_place(settings: Settings) -> str | None:
         return None
     if "://" not in named and not named.startswith("${"):
         raise CommandError(
-            "--records takes the URL of a database, such as sqlite:///calls.db, or none"
+            f"{settings.origin_of('records')} takes the URL of a database, such as "
+            "sqlite:///calls.db, or none"
         )
-    return RecordsURL(named)
+    with settings.placed_errors():
+        return RecordsURL(named)
 
 
 def is_shared(settings: Settings) -> bool:
@@ -139,7 +141,11 @@ async def open_records(
     path = _file_of(place)
     if path is not None and not await asyncio.to_thread(path.exists):
         if settings.records is not None:
-            raise CommandError(f"there is no file {str(path)!r}", error_type="no_records")
+            raise CommandError(
+                f"there is no file {str(path)!r}, which {settings.origin_of('records')} names; "
+                "a call that is recorded there makes it",
+                error_type="no_records",
+            )
         if may_be_missing:
             yield ToolKnowledgeStore(MemoryStorage())
             return

@@ -39,7 +39,8 @@ def run_command(
 
 
 def _find_cluster(settings: Settings) -> ClusterConfig:
-    cluster = checked_concurrency(settings.concurrency).cluster
+    with settings.placed_errors():
+        cluster = checked_concurrency(settings.concurrency).cluster
     if cluster is None:
         raise CommandError(
             "no cluster is named; give its database with `tool-engine --cluster URL ...`, the "

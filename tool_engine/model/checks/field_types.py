@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.data import public_fields
 from tool_engine.model.json.output import shown
 
 _Made = TypeVar("_Made")
+_UNKNOWN = re.compile(r"unknown field `(.*?)`(?: - at `)?([^`]*)`?$", re.DOTALL)
+_STEP = re.compile(r"\.(\w+)")
 _CONTAINERS = (dict, list, tuple, msgspec.Struct)
 
 
@@ -20,13 +24,38 @@ def convert_value(value: Any, kind: type[_Made]) -> _Made:
     """Return a value as an object of a class, as `msgspec.convert` does.
 
     Raises:
-        msgspec.ValidationError: It is none, or half of a surrogate pair is in it.
+        msgspec.ValidationError: It is none, or half of a surrogate pair is in it. An unknown key
+            comes with the nearest known one.
     """
     try:
         return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        found = _UNKNOWN.search(str(error))
+        near = suggest_near(found[1], _list_keys(kind, found[2])) if found is not None else ""
+        if not near:
+            raise
+        raise msgspec.ValidationError(f"{error}{near}") from None
     except UnicodeEncodeError:
         # That is how `msgspec` says that a text cannot be anything else.
         raise msgspec.ValidationError("half of a surrogate pair is no text") from None
+
+
+def _list_keys(kind: Any, place: str) -> list[str]:
+    """Return the keys of the object at a place of a value, such as `$.replies[0]`."""
+    found = list(_list_structs(kind))
+    for name in _STEP.findall(place):
+        fields = [field for each in found for field in msgspec.structs.fields(each)]
+        inner = [field.type for field in fields if field.encode_name == name]
+        found = [struct for each in inner for struct in _list_structs(each)]
+    return [field.encode_name for each in found for field in msgspec.structs.fields(each)]
+
+
+def _list_structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
+    """Yield the objects in a type: itself, or what a list, a mapping or a choice holds."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        yield kind
+    for each in get_args(kind):
+        yield from _list_structs(each)
 
 
 def check_kinds(setting: msgspec.Struct, names: Collection[str] | None = None) -> None:
