@@ -35,7 +35,7 @@ _DIALECT: Final = dialect(paramstyle="named")
 def write_for_sqlite(step: Step) -> tuple[str, Mapping[str, Any]]:
     """Return a statement as the driver takes it, and its values."""
     statement: Any = step.statement
-    if isinstance(statement, TextClause):
+    if isinstance(statement, TextClause) and step.values:
         return statement.text, step.values
     written = statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
     return str(written), written.params

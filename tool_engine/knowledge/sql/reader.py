@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import aiosqlite
@@ -21,6 +22,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool
 from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.sql.connection.address import Address, explain_error
 from tool_engine.knowledge.sql.connection.database_errors import READING, UnusableDatabaseError
+from tool_engine.knowledge.sql.connection.turns import take_turn
 
 T = TypeVar("T")
 _FEW: Final = 20
@@ -98,6 +100,23 @@ class Reader:
             raise RecordsUnavailableError(
                 failing.format(place=self._address.shown, reason=reason)
             ) from error
+
+    @asynccontextmanager
+    async def changing(self, failing: str = READING) -> AsyncIterator[AsyncConnection]:
+        """The same for what changes the database: where that is a file, in turn.
+
+        Args:
+            failing: As for `connection`.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        if self._address.kind != "sqlite":
+            async with self.connection(failing) as connection:
+                yield connection
+            return
+        async with take_turn(Path(self._address.place)), self.connection(failing) as connection:
+            yield connection
 
     async def close(self) -> None:
         """Gives up the connections."""

@@ -69,7 +69,7 @@ async def prune(reader: Reader, retention: RecordRetention, kind: str, now: floa
         await _remove_unused(reader, now)
     if retention.max_session_age is not None:
         await prune_sessions(reader, retention.max_session_age, now)
-    async with reader.connection(KEEPING) as connection:
+    async with reader.changing(KEEPING) as connection:
         await connection.execute(session_statements.remove_expired(now))
     if kind == "sqlite":
         await _give_back(reader)
@@ -81,7 +81,7 @@ async def prune_sessions(reader: Reader, max_age: float, now: float) -> int:
     removed, before = 0, int(max(now - max_age, 0.0) * 1e6)
     while True:
         old = session_statements.old_sessions(before, now, _FEW)
-        async with reader.connection(KEEPING) as connection:
+        async with reader.changing(KEEPING) as connection:
             ids = [row.session_id for row in await connection.execute(old)]
             for each in session_statements.remove_sessions(ids, now):
                 await connection.execute(each)
@@ -89,7 +89,7 @@ async def prune_sessions(reader: Reader, max_age: float, now: float) -> int:
         if len(ids) < _FEW:
             break
         await asyncio.sleep(_PAUSE)
-    async with reader.connection(KEEPING) as connection:
+    async with reader.changing(KEEPING) as connection:
         await connection.execute(session_statements.old_decisions(before))
     return removed
 
@@ -114,7 +114,7 @@ async def _remove_before(reader: Reader, key: int, most: int | None = None) -> i
     while most is None or removed < most:
         step = _STEP if most is None else min(_STEP, most - removed)
         oldest = select(calls.c.key).where(calls.c.key < key).order_by(calls.c.key).limit(step)
-        async with reader.connection() as connection:
+        async with reader.changing() as connection:
             old = delete(calls).where(calls.c.key.in_(oldest))
             done = await connection.execute(old.returning(*(calls.c[name] for name in COUNTED)))
             rows = done.fetchall()
@@ -228,7 +228,7 @@ async def _remove_unused(reader: Reader, now: float) -> None:
 async def _remove_all(reader: Reader, unused: Any, table: Any) -> None:
     (column,) = table.primary_key.columns
     while True:
-        async with reader.connection() as connection:
+        async with reader.changing() as connection:
             done = await connection.execute(delete(table).where(column.in_(unused.limit(_STEP))))
         if done.rowcount < _STEP:
             return
@@ -238,7 +238,7 @@ async def _remove_all(reader: Reader, unused: Any, table: Any) -> None:
 async def _give_back(reader: Reader) -> None:
     """Shrinks a SQLite file by the pages that became free."""
     while True:
-        async with reader.connection() as connection:
+        async with reader.changing() as connection:
             free = (await connection.execute(text("PRAGMA freelist_count"))).scalar_one()
             if not free:
                 return

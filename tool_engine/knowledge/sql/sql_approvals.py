@@ -86,10 +86,9 @@ class SQLApprovalStorage:
         )
         now = await self.learn_time()
         times = request.asked_at, _lasts_until(request, now)
-        async with self._database.changing(KEEPING) as connection:
-            kept = _load_statements().open_request(request.token, request.session_id, *times, data)
-            await connection.execute(kept)
-            await connection.execute(_load_statements().remove_expired(now - _GRACE))
+        sql = _load_statements()
+        kept = sql.open_request(request.token, request.session_id, *times, data)
+        await self._database.execute(KEEPING, kept, sql.remove_expired(now - _GRACE))
 
     async def claim(self, token: str) -> bool:
         """Closes an open request; True for exactly one caller, of all processes, in time.
@@ -101,9 +100,10 @@ class SQLApprovalStorage:
         if not is_key(token):
             return False
         now = await self.learn_time()
-        async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_load_statements().close_request(token, now))
-        return bool(done.rowcount)
+        (done,) = await self._database.execute(
+            KEEPING, _load_statements().close_request(token, now)
+        )
+        return bool(done.changed)
 
     async def renew(self, request: ApprovalRequest) -> None:
         """Says that the call still waits; else the request is listed no more within seconds.
@@ -112,8 +112,9 @@ class SQLApprovalStorage:
             RecordsUnavailableError: The database does not take it.
         """
         until = _lasts_until(request, await self.learn_time())
-        async with self._database.changing(KEEPING) as connection:
-            await connection.execute(_load_statements().renew_request(request.token, until))
+        await self._database.execute(
+            KEEPING, _load_statements().renew_request(request.token, until)
+        )
 
     async def pending(self, session_id: str | None = None) -> Sequence[ApprovalRequest]:
         """The open requests that have not expired, oldest first; None: of every session.
@@ -141,8 +142,7 @@ class SQLApprovalStorage:
         now = int(await self.learn_time() * 1e6)
         _, data = pack_text(Frozen(said_of(decision)).text(), "the decision")
         call = request.session_id, request.fingerprint
-        async with self._database.changing(KEEPING) as connection:
-            await connection.execute(_load_statements().keep_decision(*call, now, data))
+        await self._database.execute(KEEPING, _load_statements().keep_decision(*call, now, data))
 
     async def remembered(self, session_id: str, fingerprint: str) -> ApprovalDecision | None:
         """What was decided about a call with this `ApprovalRequest.fingerprint`.
@@ -168,9 +168,10 @@ class SQLApprovalStorage:
             RecordsUnavailableError: The database does not answer.
         """
         check_session_id(session_id)
-        async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_load_statements().forget_decisions(session_id))
-        return int(done.rowcount)
+        (done,) = await self._database.execute(
+            KEEPING, _load_statements().forget_decisions(session_id)
+        )
+        return int(done.changed)
 
     async def keep_standing(
         self, request: ApprovalRequest, decision: ApprovalDecision
@@ -185,8 +186,7 @@ class SQLApprovalStorage:
         standing = await asyncio.to_thread(standing_of, request, decision, now)
         _, data = pack_text(Frozen(msgspec.structs.asdict(standing)).text(), "the decision")
         place = standing.decision_id, _hash_name(standing.principal), int(now * 1e6)
-        async with self._database.changing(KEEPING) as connection:
-            await connection.execute(_load_statements().keep_standing(*place, data))
+        await self._database.execute(KEEPING, _load_statements().keep_standing(*place, data))
         return standing
 
     async def find_standing(self, decision_ids: Sequence[str]) -> list[StandingDecision]:
@@ -218,9 +218,10 @@ class SQLApprovalStorage:
         """
         if not is_key(decision_id):
             return False
-        async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_load_statements().forget_standing(decision_id))
-        return bool(done.rowcount)
+        (done,) = await self._database.execute(
+            KEEPING, _load_statements().forget_standing(decision_id)
+        )
+        return bool(done.changed)
 
     async def _read_standing(self, asked: Any) -> list[StandingDecision]:
         async with self._database.asked(KEEPING) as reader:

@@ -80,9 +80,8 @@ class SQLSessionStorage:
             statement = _load_statements().save_session(
                 session_id, now, size, content, revision=revision, revisions=revisions
             )
-            async with self._database.changing(KEEPING) as connection:
-                done = await connection.execute(statement)
-        return bool(done.rowcount)
+            (done,) = await self._database.execute(KEEPING, statement)
+        return bool(done.changed)
 
     async def load(self, session_id: str) -> dict[str, Any] | None:
         """What was kept last, a new value each time; None: nothing.
@@ -131,10 +130,10 @@ class SQLSessionStorage:
         check_session_id(session_id)
         now = await self._learn_time()
         turn = self._turns.setdefault(session_id, asyncio.Lock())
-        async with turn, self._database.changing(KEEPING) as connection:
+        async with turn:
             steps = _load_statements().remove_sessions([session_id], now)
-            done = [await connection.execute(each) for each in steps]
-        return any(each.rowcount for each in done)
+            done = await self._database.execute(KEEPING, *steps)
+        return any(each.changed for each in done)
 
     async def prune(self, max_age: float) -> int:
         """Removes the conversations that were saved last longer ago than `max_age` seconds.

@@ -111,43 +111,6 @@ async def test_one_whose_caller_is_cut_off(file: File) -> None:
     assert await asyncio.wait_for(file.make("c"), BOUND) == [None] * 2
 
 
-async def test_a_turn_holds_up_changes(file: File) -> None:
-    file.gate.set()
-    async with file.queue.turn():
-        asked = file.ask("a")
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert not file.commits
-    await asyncio.wait_for(asked, BOUND)
-    assert file.commits == [["a"]]
-
-
-async def test_turns_and_changes_keep_their_order(file: File) -> None:
-    """Also where one of those that wait is cut off, before its turn has come or just then."""
-    order: list[tuple[str, int]] = []
-    cut: list[asyncio.Task[None]] = []
-
-    async def take(name: str) -> None:
-        async with file.queue.turn():
-            order.append((name, len(file.commits)))
-        if name == "late":
-            # It has the turn by now, and does not know it yet.
-            cut[1].cancel()
-
-    first = await file.begin()
-    others = [asyncio.create_task(take("early")), file.ask("a"), asyncio.create_task(take("late"))]
-    cut += [asyncio.create_task(take("cut")) for _ in range(2)]
-    await asyncio.sleep(0)
-    cut[0].cancel()
-    file.gate.set()
-    async with asyncio.timeout(BOUND):
-        await asyncio.gather(first, *others)
-        await asyncio.wait(cut)
-        await file.ask("b")
-    assert order == [("early", 1), ("late", 2)]
-    assert file.commits == [["first"], ["a"], ["b"]]
-
-
 async def test_what_waits_for_the_disk_rides_along(file: File) -> None:
     """A lasting commit that comes after what was committed does for it, and is not made twice."""
     first = await file.begin("quick", is_lasting=False)

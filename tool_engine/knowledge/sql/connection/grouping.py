@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -51,7 +51,7 @@ class ChangeQueue:
 
     def __init__(self, write: Callable[[Sequence[Change]], None]) -> None:
         self._write = write
-        self._waiting: deque[Change | asyncio.Future[None]] = deque()
+        self._waiting: deque[Change] = deque()
         self._under_way: Sequence[Change] = ()
         self._riders: list[asyncio.Future[bool]] = []
         self._is_taken = False
@@ -92,24 +92,6 @@ class ChangeQueue:
                 return
         await self.make(make())
 
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Hold up all changes meanwhile."""
-        if self._is_taken:
-            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(place)
-            try:
-                await place
-            except asyncio.CancelledError:
-                if place.done() and not place.cancelled():
-                    self._pass_on()
-                raise
-        self._is_taken = True
-        try:
-            yield
-        finally:
-            self._pass_on()
-
     def close(self) -> None:
         """End the thread, once it has written what it was given; it may be needed again."""
         thread, self._thread = self._thread, None
@@ -119,18 +101,11 @@ class ChangeQueue:
     def _pass_on(self) -> None:
         """Let the next ones have their turn."""
         waiting = self._waiting
-        while waiting:
-            first = waiting.popleft()
-            if isinstance(first, Change):
-                group = [first]
-                while waiting and isinstance(waiting[0], Change) and len(group) < MOST:
-                    group.append(waiting.popleft())  # type: ignore[arg-type] # looked at
-                self._send_group(group)
-                return
-            if not first.done():
-                first.set_result(None)
-                return
-        self._is_taken = False
+        group = [waiting.popleft() for _ in range(min(len(waiting), MOST))]
+        if group:
+            self._send_group(group)
+        else:
+            self._is_taken = False
 
     def _send_group(self, group: Sequence[Change]) -> None:
         self._under_way = group
@@ -180,5 +155,5 @@ class ChangeQueue:
         self._pass_on()
 
     @staticmethod
-    def _has_lasting(ahead: Iterable[Change | asyncio.Future[None]]) -> bool:
-        return any(isinstance(each, Change) and each.is_lasting for each in ahead)
+    def _has_lasting(ahead: Iterable[Change]) -> bool:
+        return any(each.is_lasting for each in ahead)

@@ -17,7 +17,7 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from importlib import import_module
 from threading import Lock
 from typing import Any, Final, TypeVar
@@ -155,19 +155,19 @@ class LazyDatabase:
         finally:
             await self._leave_database()
 
-    @asynccontextmanager
-    async def changing(self, failing: str) -> AsyncIterator[Any]:
-        """Yield a transaction, committed unless the block fails.
+    async def execute(self, failing: str, *statements: Any) -> list[Any]:
+        """Make the changes of statements that hold their values; see `change`.
 
         Raises:
             RecordsUnavailableError: The database does not take it: nothing was changed.
         """
-        async with (
-            self.asked(failing) as reader,
-            self._turn_to_change(),
-            reader.connection(failing) as connection,
-        ):
-            yield connection
+        self.require_own()
+        if not self._is_open:
+            async with self.asked(failing):
+                pass
+        from tool_engine.knowledge.sql.changes import Step
+
+        return await self.change([Step(each) for each in statements], failing)
 
     async def change(
         self,
@@ -183,7 +183,7 @@ class LazyDatabase:
 
         Args:
             steps: Each a `tool_engine.knowledge.sql.changes.Step`.
-            failing: As for `changing`.
+            failing: As for `asked`.
             prepare: Completes the values of the steps in another thread, and returns the calls that
                 a file takes in the same transaction.
             is_lasting: Whether the disk has them when this returns, where `durability` promises
@@ -212,7 +212,7 @@ class LazyDatabase:
 
         Args:
             step: What is written for that, unless other changes are on their way.
-            failing: As for `changing`.
+            failing: As for `asked`.
 
         Raises:
             RecordsUnavailableError: It is not known whether the disk has it.
@@ -338,10 +338,6 @@ class LazyDatabase:
                 tries += 1
             else:
                 return
-
-    def _turn_to_change(self) -> AbstractAsyncContextManager[Any]:
-        # A file takes one writer at a time: queueing is better than polling.
-        return self._queue.turn() if self.is_file else nullcontext()
 
     def disown(self, reason: str) -> None:
         """Stop using the connections: they belong to the process before a fork."""

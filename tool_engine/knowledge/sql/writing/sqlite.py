@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeVar
-from weakref import WeakValueDictionary
 
 from tool_engine.knowledge.sql.connection.address import Address
 from tool_engine.knowledge.sql.connection.database_errors import (
@@ -24,6 +23,7 @@ from tool_engine.knowledge.sql.connection.database_errors import (
     UnusableDatabaseError,
 )
 from tool_engine.knowledge.sql.connection.grouping import Change
+from tool_engine.knowledge.sql.connection.turns import identify_file, turn_of
 from tool_engine.knowledge.sql.schema.counting import STATISTICS, count_rows
 from tool_engine.knowledge.sql.schema.keys import KEY_STEP
 from tool_engine.knowledge.sql.schema.rows import Batch, merge_batches
@@ -83,9 +83,6 @@ _SETTINGS: Final = (
 )
 
 
-_turns: Final = WeakValueDictionary[tuple[int, int, int], Lock]()
-
-
 class SQLiteDatabase:
     """Writes to one SQLite file.
 
@@ -103,7 +100,7 @@ class SQLiteDatabase:
         """How a commit waits for the disk by now."""
         self._file: tuple[int, int] = (0, 0)
         self._turn = Lock()
-        """Held by who writes the file in this process; see `_turn_of`."""
+        """Held by who writes the file in this process; see `turn_of`."""
         self._calls = BulkInsert("tool_calls", COLUMNS, "ON CONFLICT DO NOTHING")
         self._statistics = BulkInsert("tool_statistics", STATISTICS, _ADD_TO_STATISTICS)
         # A write that was given up may still be under way in its thread.
@@ -166,8 +163,8 @@ class SQLiteDatabase:
         # What is no UTF-8 is the matter of its row.
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         self._connection = connection
-        self._file = _file_identity(self._path)
-        self._turn = _turn_of(self._file)
+        self._file = identify_file(self._path)
+        self._turn = turn_of(self._file)
 
     def _make_file(self) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -217,7 +214,7 @@ class SQLiteDatabase:
                 self._open_file()
             self._set_level(self._synchronous if is_lasting else "NORMAL")
             done = self._commit_work(work)
-            if self._file == _file_identity(self._path):
+            if self._file == identify_file(self._path):
                 return done
             self._close_connection()
         raise sqlite3.OperationalError("the file is deleted or replaced again and again")
@@ -265,16 +262,6 @@ class SQLiteDatabase:
         if not isinstance(error, BadRowsError) and not _is_busy(error) and not _is_bad_row(error):
             # Whatever it was, the tables are looked at again before the next try.
             self._close_connection()
-
-
-def _turn_of(file: tuple[int, int]) -> Lock:
-    """Return the lock of all connections of this process that write a file.
-
-    SQLite's own wait looks for the lock of the file ten times a second: who waits so, beside others
-    who write all the time, may find it taken for ever.
-    """
-    # By process: after a fork another thread's lock would never be given back.
-    return _turns.setdefault((os.getpid(), *file), Lock())
 
 
 def _run_steps(
@@ -355,14 +342,6 @@ def _read_version(connection: sqlite3.Connection) -> int:
             "upgrade tool-engine, or name another database"
         )
     return version or 0 if names.issuperset(tables_of(version or 0)) else 0
-
-
-def _file_identity(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return (0, -1)
-    return (found.st_dev, found.st_ino)
 
 
 def _is_busy(error: BaseException) -> bool:

@@ -1,0 +1,50 @@
+"""In which order do the connections of one process write a SQLite file?
+
+SQLite's own wait looks for the lock of the file ten times a second: who waits so, beside others
+who write all the time, may find it taken for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Final
+from weakref import WeakValueDictionary
+
+_turns: Final = WeakValueDictionary[tuple[int, int, int], Lock]()
+
+
+def identify_file(path: Path) -> tuple[int, int]:
+    """Return what distinguishes a file from another one in its place."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return (0, -1)
+    return (found.st_dev, found.st_ino)
+
+
+def turn_of(file: tuple[int, int]) -> Lock:
+    """Return the lock of all connections of this process that write a file."""
+    # By process: after a fork another thread's lock would never be given back.
+    return _turns.setdefault((os.getpid(), *file), Lock())
+
+
+@asynccontextmanager
+async def take_turn(path: Path) -> AsyncIterator[None]:
+    """Wait for the turn to write a file, and have it for this block, which must be short."""
+    turn = await asyncio.to_thread(lambda: turn_of(identify_file(path)))
+    taking = asyncio.ensure_future(asyncio.to_thread(turn.acquire))
+    try:
+        await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        # A thread that waits cannot be cancelled.
+        taking.add_done_callback(lambda _: turn.release())
+        raise
+    try:
+        yield
+    finally:
+        turn.release()
