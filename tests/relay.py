@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 
 class Relay:
@@ -17,6 +17,10 @@ class Relay:
         self.port = 0
         self.refused: bytes | None = None
         """Connections on which this is said are ended; None: none is."""
+        self.delay: Callable[[], float] | None = None
+        """Seconds by which each piece is late, in both directions; None: it is not."""
+        self._behind_writers: set[asyncio.StreamWriter] = set()
+        self._is_half_open: set[asyncio.StreamWriter] = set()
 
     async def restore(self) -> None:
         """Takes connections, at the same port each time."""
@@ -31,13 +35,28 @@ class Relay:
             each.transport.abort()
         await self._server.wait_closed()
 
+    def sever(self) -> None:
+        """Ends all connections for the server alone: who made them hears nothing, not even that."""
+        self._is_half_open |= self._behind_writers
+        for each in self._behind_writers:
+            each.transport.abort()
+
+    async def _wait(self) -> None:
+        if self.delay is not None:
+            await asyncio.sleep(self.delay())
+
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._behind)
         pair = {writer, back}
         self._writers |= pair
+        self._behind_writers.add(back)
         with contextlib.suppress(OSError):
-            await asyncio.gather(self._copy_asked(reader, back, writer), _copy(there, writer))
+            await asyncio.gather(
+                self._copy_asked(reader, back, writer), self._copy_back(there, back, writer)
+            )
         self._writers -= pair
+        self._behind_writers.discard(back)
+        self._is_half_open.discard(back)
         for each in pair:
             each.close()
 
@@ -51,17 +70,23 @@ class Relay:
             if self.refused is not None and self.refused in chunk:
                 back.transport.abort()
                 break
+            if there in self._is_half_open:
+                continue
+            await self._wait()
             there.write(chunk)
             await there.drain()
         there.close()
 
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while chunk := await reader.read(65536):
-        writer.write(chunk)
-        await writer.drain()
-    if writer.can_write_eof():
-        writer.write_eof()
+    async def _copy_back(
+        self, there: asyncio.StreamReader, back: asyncio.StreamWriter, writer: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(ConnectionError):
+            while chunk := await there.read(65536):
+                await self._wait()
+                writer.write(chunk)
+                await writer.drain()
+        if writer.can_write_eof() and back not in self._is_half_open:
+            writer.write_eof()
 
 
 @contextlib.asynccontextmanager

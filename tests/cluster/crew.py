@@ -19,12 +19,13 @@ class Crew:
 
     def __init__(self, url: str, port: int) -> None:
         self.url, self.port, self.grace, self.strategy = url, port, 0.3, "fifo"
+        self.blocks = 0.0
         self.limits: dict[str, Any] = {"bucket_limits": {"ai": 2}}
         self.running: list[AsyncProgram] = []
 
     async def start(self, name: str, callers: int, seconds: float) -> AsyncProgram:
         words = [self.url, name, str(self.port), str(callers), str(seconds)]
-        words += [json.dumps(self.limits), str(self.grace), self.strategy]
+        words += [json.dumps(self.limits), str(self.grace), self.strategy, str(self.blocks)]
         process = await start(
             *("-m", "tests.cluster.worker", *words), cwd=ROOT, imports=("tests.cluster.worker",)
         )

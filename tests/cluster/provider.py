@@ -18,6 +18,8 @@ class Provider:
         """Who called, in order."""
         self.times: list[float] = []
         """When each was given its slot, as it says itself."""
+        self.names: Counter[str] = Counter()
+        """How many calls of each process are with it."""
         self.conversations: Counter[str] = Counter()
         """How many calls of each conversation are with it."""
         self.most_of_one = 0
@@ -30,6 +32,13 @@ class Provider:
                 self._changed.clear()
                 await self._changed.wait()
 
+    async def until_left(self, name: str, count: int) -> None:
+        """Waits until no more calls of a process are with it than so many."""
+        async with asyncio.timeout(20.0):
+            while self.names[name] > count:
+                self._changed.clear()
+                await self._changed.wait()
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             words = (await reader.readline()).decode().split()
@@ -38,6 +47,7 @@ class Provider:
                 return
             name, conversation, given = words
             self.running += 1
+            self.names[name] += 1
             # Others may have what a process had that stood still, before it knows.
             counted = 0 if name.startswith("stopped") else 1
             self.conversations[conversation] += counted
@@ -51,6 +61,8 @@ class Provider:
                 await reader.read()
             finally:  # a process that is killed may reset its connection
                 self.running -= 1
+                self.names[name] -= 1
+                self._changed.set()
                 self.conversations[conversation] -= counted
         writer.close()
 

@@ -12,6 +12,7 @@ from tests.cluster.provider import Provider
 from tests.effort import IS_WHOLE
 from tests.postgres import PostgresServer
 from tool_engine.admission.cluster.cluster_database import RESTART_STEP, ClusterConnection, Found
+from tool_engine.admission.cluster.saved_state import load_state
 
 ROUNDS = 10 if IS_WHOLE else 2
 
@@ -38,6 +39,27 @@ async def test_the_server_crashes(server: PostgresServer, provider: Provider, cr
     for process in processes:
         assert process.stdin is not None
         assert process.stdout is not None
+        process.stdin.close()
+        async with asyncio.timeout(20.0):
+            said = (await process.stdout.read()).decode()
+        assert said.endswith("lost 0\n"), said
+
+
+async def test_the_server_is_started_anew(
+    server: PostgresServer, provider: Provider, crew: Crew
+) -> None:
+    """All sessions have ended, as after a crash: each process has a ttl to come back."""
+    processes = [await crew.start(name, 6, 0.01) for name in ("one", "two")]
+    await provider.until(30)
+    for _ in range(ROUNDS):
+        await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(server.start)
+        await provider.until(len(provider.started) + 30)
+    found = await asyncio.to_thread(server.ask, "SELECT state FROM tool_cluster", "tests")
+    state = load_state(found[0][0])
+    assert state.epoch == 1 + ROUNDS
+    assert provider.most <= 2
+    for process in processes:
         process.stdin.close()
         async with asyncio.timeout(20.0):
             said = (await process.stdout.read()).decode()

@@ -1,11 +1,12 @@
 """A process of a cluster: callers that call a provider again and again.
 
-`python -m tests.cluster.worker URL NAME PORT CALLERS SECONDS LIMITS GRACE STRATEGY`
+`python -m tests.cluster.worker URL NAME PORT CALLERS SECONDS LIMITS GRACE STRATEGY BLOCKS`
 
 LIMITS is the JSON of what it shares, by the fields of a `ClusterConfig`. Each call belongs to one
 of three conversations, and tells the provider of which, and when it was given its slot.
 
-It ends with its input.
+With BLOCKS each makes one call: all but one end at once, and then the last one keeps the event loop
+from doing anything else for that many seconds. It ends with its input.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import asyncio
 import contextlib
 import json
 import sys
+import time
 
 from tool_engine import ClusterConfig, ToolExecutionContext
 from tool_engine.admission.cluster.cluster_limits import limits_of
@@ -49,7 +51,28 @@ async def work(words: list[str]) -> None:
                     await reader.read()
                     writer.close()
 
-    calls = [asyncio.create_task(call(f"c{number % 3}")) for number in range(callers)]
+    async def block(is_last: bool) -> None:
+        async with controller.slot("ai") as slot:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"{name} c0 {slot.acquired_at}\n".encode())
+            await reader.readline()
+            if is_last:
+                for _ in range(callers - 1):
+                    await ended.acquire()
+                until = time.monotonic() + blocks
+                while time.monotonic() < until:
+                    pass
+            writer.write_eof()
+            await reader.read()
+            writer.close()
+        ended.release()
+
+    ended = asyncio.Semaphore(0)
+    blocks = float(words[8])
+    if blocks:
+        calls = [asyncio.create_task(block(number == 0)) for number in range(callers)]
+    else:
+        calls = [asyncio.create_task(call(f"c{number % 3}")) for number in range(callers)]
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
     for each in calls:

@@ -17,6 +17,7 @@ LEASED_CALL: Final = "tool_engine/admission/cluster/leased_call.py"
 LINE_UP: Final = "tool_engine/admission/cluster/line_up.py"
 LIMITS: Final = "tool_engine/admission/cluster/cluster_limits.py"
 MEMBER: Final = "tool_engine/admission/cluster/member.py"
+STAND_IN: Final = "tool_engine/admission/cluster/stand_in.py"
 OUTBOX: Final = "tool_engine/admission/cluster/outbox.py"
 CLUSTER: Final = ("tests/admission/cluster",)
 
@@ -54,8 +55,8 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "an overtaken state is taken in, too",
         HOLDER,
-        "        if state.at < self._seen:\n",
-        "        if False:\n",
+        "        if state.at < self._seen or self._doubted_at is not None:\n",
+        "        if self._doubted_at is not None:\n",
     ),
     _mutate(
         "an idle unit of the process itself blocks its heavier call",
@@ -148,14 +149,14 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "a process that is not back in time goes on",
         HOLDER,
-        "        if (is_away or now >= self.valid_until) and self._has_units():\n",
-        "        if now >= self.valid_until and self._has_units():\n",
+        "        if (is_away or now >= self.valid_until) and self.has_units:\n",
+        "        if now >= self.valid_until and self.has_units:\n",
     ),
     _mutate(
         "a process without an answer goes on",
         HOLDER,
-        "        if (is_away or now >= self.valid_until) and self._has_units():\n",
-        "        if is_away and self._has_units():\n",
+        "        if (is_away or now >= self.valid_until) and self.has_units:\n",
+        "        if is_away and self.has_units:\n",
     ),
     _mutate(
         "a connection counts as lost from when its end was seen",
@@ -378,5 +379,29 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         MEMBER,
         "        self._show_units()  # a call that starts below",
         "        pass  # a call that starts below",
+    ),
+    _mutate(
+        "what is idle stays with a process that stands still",
+        COORDINATOR,
+        "            idle = account.out - in_use.get(resource, 0)\n",
+        "            idle = 0\n",
+    ),
+    _mutate(
+        "a process that is awake has its idle units taken",
+        STAND_IN,
+        "        if holder.last_seen != seen or now >= holder.valid_until:\n",
+        "        if now >= holder.valid_until:\n",
+    ),
+    _mutate(
+        "an answer that comes late keeps a process",
+        STAND_IN,
+        "    if life == holder.life and now < holder.valid_until:\n",
+        "    if life == holder.life:\n",
+    ),
+    _mutate(
+        "what was said before a process stood still counts when it wakes",
+        HOLDER,
+        "        if state.at < self._seen or self._doubted_at is not None:\n",
+        "        if state.at < self._seen:\n",
     ),
 )

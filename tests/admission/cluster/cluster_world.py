@@ -42,6 +42,7 @@ from tool_engine.admission.cluster.lease_messages import (
     encode_message,
 )
 from tool_engine.admission.cluster.line_up import Entry
+from tool_engine.admission.cluster.stand_in import CHECKS, note_renewed, take_idle
 
 
 class Process:
@@ -63,7 +64,7 @@ class Process:
         """Calls that were lost and whose work goes on, each with its life."""
         self.connection: int | None = None
         self.sessions: set[str] = set()
-        self.is_frozen = self.is_cut = self.is_dead = False
+        self.is_frozen = self.is_cut = self.is_dead = self.is_blocked = False
         self.drift = world.chance.uniform(0.99, 1.01)
         self.base = world.now - world.chance.uniform(0, 1000)
         self.late: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -99,6 +100,8 @@ class World:
         self.ledger = Ledger(setting.limits)
         self.places: dict[tuple[str, int], int] = {}
         self.last_place = 0
+        self.taken: set[tuple[str, int]] = set()
+        """Tickets whose units others may have, for their process stood still."""
         self.processes: dict[str, Process] = {}
         self.by_life: dict[str, Process] = {}
         self.counts: Counter[str] = Counter()
@@ -170,12 +173,16 @@ class World:
                     self.lose(process, view.work[number])
             else:
                 self.learn(process, effect)
-        if self.ledger.touch(holder, view, self.clock(process)):
+        self.count_units(process)
+        self.set_timer(process)
+
+    def count_units(self, process: Process) -> None:
+        """Looks whether more is held than there is, after something has happened to a process."""
+        if self.ledger.touch(process.holder, process.view, self.clock(process)):
             self.ledger.check_totals(
                 (self.ledger.held_by(p.holder, p.view, self.clock(p)), self.is_excused(p))
                 for p in self.processes.values()
             )
-        self.set_timer(process)
 
     def learn(self, process: Process, effect: Effect) -> None:
         """The process hears of a pause, a breaker or other limits."""
@@ -486,9 +493,10 @@ class World:
         state = getattr(heard, "state", None)
         life = holder.life
         attempts = {number: call.entry.attempt for number, call in holder.waiting.items()}
+        effects = method(heard, clock)
+        is_heard = is_heard and holder._seen == (None if state is None else state.at)
         if is_heard and state is not None and (view.state is None or state.at >= view.state.at):
             view.state = state
-        effects = method(heard, clock)
         if is_heard and state is not None and state is view.state and holder.life == life:
             self.check_grants_used(process, attempts)
         for number, call in holder.waiting.items():
@@ -501,8 +509,9 @@ class World:
         """Units that were granted are there, unless the process may not use them now."""
         holder, state = process.holder, process.view.state
         assert state is not None
-        if not holder.is_sure(self.clock(process)):
-            return
+        was_taken = any((holder.life, number) in self.taken for number in state.grants)
+        if was_taken or not holder.is_sure(self.clock(process)):
+            return  # some were granted while it stood still, and others have their units
         for number, attempt in state.grants.items():
             call = holder.waiting.get(number)
             if call is None or attempts.get(number) != attempt or holder.paused:
@@ -530,6 +539,7 @@ class World:
                 self.drop: 2,
                 self.cut: 1.5,
                 self.doze: 3,
+                self.block: 2,
                 self.sever: 1.5,
                 self.crash: 1,
                 self.change_limits: 1,
@@ -557,13 +567,47 @@ class World:
 
     def thaw(self, process: Process) -> None:
         if process.is_frozen and not process.is_dead:
-            process.is_frozen = False
+            process.is_frozen = process.is_blocked = False
             late, process.late = process.late, []
             if self.chance.random() < 0.5:
                 self.chance.shuffle(late)
             for happens, arguments in late:
                 self.meet(process, happens, *arguments)
             self.meet(process, self.tick)
+
+    def block(self, process: Process) -> None:
+        """Its event loop stands still, and a thread of it does not."""
+        if not process.is_frozen:
+            process.is_frozen = process.is_blocked = True
+            self.after(self.chance.choice((0.3, 1.0, 3.0, 8.0)), self.thaw, process)
+            seen, period = process.holder.last_seen, self.setting.ttl / CHECKS
+            self.after(2 * period, self.stand_in, process, seen)
+
+    def stand_in(self, process: Process, seen: float) -> None:
+        """What the thread does."""
+        clock = self.clock(process)
+        if not process.is_blocked or process.is_dead:
+            return
+        found = take_idle(process.holder, seen, clock)
+        self.count_units(process)
+        if found is not None:
+            self.after(self.lag(), self.renew, process, *found, clock)
+            self.after(self.setting.ttl / CHECKS, self.stand_in, process, seen)
+
+    def renew(self, process: Process, life: str, in_use: dict[str, int], sent_at: float) -> None:
+        if self.is_up and process.can_hear:
+            self.counts["renewed"] += 1
+            entries = self.coordinator.lives[life].entries if life in self.coordinator.lives else {}
+            self.taken.update((life, number) for number, each in entries.items() if each.is_granted)
+            notes = self.coordinator.renew(life, in_use, self.now)
+            for note in notes or ():
+                self.notify(note)
+            if notes is not None:
+                self.after(self.lag(), self.note_renewed, process, life, sent_at)
+
+    def note_renewed(self, process: Process, life: str, sent_at: float) -> None:
+        if process.can_hear:
+            note_renewed(process.holder, life, sent_at, self.clock(process))
 
     def cut(self, process: Process) -> None:
         process.is_cut = True
@@ -644,7 +688,11 @@ class World:
             self.thaw(process)
         self.come_back()
         longest = self.setting.ttl * 2 + 8 + 30 * self.setting.length
-        until = self.now + longest + 4 * len(self.coordinator.line_up.entries()) * 0.1
+        until = (
+            self.now
+            + longest
+            + len(self.coordinator.line_up.entries()) * (0.4 + self.setting.length)
+        )
         until += max((rate.period for rate in self.limits.rates.values()), default=0.0) * 60
         self.run_until(until)
         self.check_nothing_waits()

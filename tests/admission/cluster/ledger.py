@@ -85,7 +85,7 @@ class Ledger:
             if work.status == RUNS:
                 for resource, units in work.units.items():
                     held[resource] += 0 if is_rate(resource) else units
-        if clock < holder.valid_until:
+        if holder.is_sure(clock):
             for resource in holder.accounts:
                 idle = holder.idle_of(resource)
                 if idle < 0:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from tests.admission.cluster.shared_by_a_world import is_of_tool
 from tool_engine.admission.cluster.cluster_limits import name_definition
 from tool_engine.admission.cluster.coordinator import Coordinator, Life, Outcome
-from tool_engine.admission.cluster.lease_messages import RETURNS, Hello, Message, Reply, Ticket
+from tool_engine.admission.cluster.lease_messages import (
+    RETURNS,
+    Hello,
+    Message,
+    Note,
+    Reply,
+    Ticket,
+)
 from tool_engine.admission.cluster.line_up import Entry
 
 
@@ -75,6 +83,13 @@ class WatchedCoordinator(Coordinator):
             if is_served and (first := self._first_that_may_go()) is not None:
                 raise BreachError(f"nothing holds it up, and it waits: {first}")
         return outcome
+
+    def renew(self, name: str, in_use: Mapping[str, int], now: float) -> tuple[Note, ...] | None:
+        self.now = now
+        notes = super().renew(name, in_use, now)
+        if self.is_thorough:
+            self._check_books()
+        return notes
 
     def _take_tickets(self, life: Life, tickets: tuple[Ticket, ...], now: float) -> list[int]:
         for ticket in tickets:

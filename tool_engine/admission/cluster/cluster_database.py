@@ -36,8 +36,10 @@ CREATE TABLE IF NOT EXISTS tool_cluster (
 ) WITH (fillfactor = 20);
 -- What values of keys are hashed with, so that a reader of a hash cannot find one by trying.
 CREATE TABLE IF NOT EXISTS tool_cluster_key (name text PRIMARY KEY, secret bytea NOT NULL);
--- Empty after a crash of the server, and only then.
-CREATE UNLOGGED TABLE IF NOT EXISTS tool_cluster_alive (name text PRIMARY KEY);
+-- Empty after a crash of the server; it tells of other starts by their time.
+CREATE UNLOGGED TABLE IF NOT EXISTS tool_cluster_alive (
+    name text PRIMARY KEY, started timestamptz NOT NULL
+);
 -- Statements in a function see what others wrote while it waited; one statement does not.
 CREATE OR REPLACE FUNCTION tool_cluster_swap(
     its_name text, known bigint, new_state bytea, channels text[], notes text[], durable boolean,
@@ -46,7 +48,8 @@ CREATE OR REPLACE FUNCTION tool_cluster_swap(
 ) LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT durable THEN SET LOCAL synchronous_commit = off; END IF;
-    has_crashed := NOT EXISTS (SELECT FROM tool_cluster_alive a WHERE a.name = its_name);
+    has_crashed := NOT EXISTS (SELECT FROM tool_cluster_alive a WHERE a.name = its_name
+        AND a.started = pg_postmaster_start_time());
     is_done := false;
     IF restarts OR NOT has_crashed THEN
         version := known + CASE WHEN restarts THEN $RESTART_STEP ELSE $STEP END;
@@ -56,14 +59,16 @@ BEGIN
     END IF;
     IF is_done THEN
         IF restarts THEN
-            INSERT INTO tool_cluster_alive VALUES (its_name) ON CONFLICT DO NOTHING;
+            INSERT INTO tool_cluster_alive VALUES (its_name, pg_postmaster_start_time())
+                ON CONFLICT (name) DO UPDATE SET started = excluded.started;
         END IF;
         FOR i IN 1 .. coalesce(array_length(channels, 1), 0) LOOP
             PERFORM pg_notify(channels[i], notes[i]);
         END LOOP;
     ELSE
         -- In one statement: another one may have taken note of the crash since the look above.
-        SELECT c.version, c.state, NOT EXISTS (SELECT FROM tool_cluster_alive WHERE name = c.name)
+        SELECT c.version, c.state, NOT EXISTS (SELECT FROM tool_cluster_alive
+                WHERE name = c.name AND started = pg_postmaster_start_time())
             INTO version, state, has_crashed FROM tool_cluster c WHERE c.name = its_name;
     END IF;
     clock := extract(epoch FROM clock_timestamp());
@@ -75,7 +80,8 @@ _READ_KEY: Final = "SELECT secret FROM tool_cluster_key WHERE name = $1"
 _CREATE: Final = "INSERT INTO tool_cluster VALUES ($1, 0, $2) ON CONFLICT DO NOTHING"
 _READ: Final = (
     "SELECT version, state, extract(epoch FROM clock_timestamp())::float8 AS clock,"
-    " EXISTS (SELECT FROM tool_cluster_alive a WHERE a.name = $1) AS is_alive"
+    " EXISTS (SELECT FROM tool_cluster_alive a WHERE a.name = $1"
+    " AND a.started = pg_postmaster_start_time()) AS is_alive"
     " FROM tool_cluster WHERE name = $1"
 )
 _SESSIONS: Final = (
@@ -104,7 +110,7 @@ class Found(NamedTuple):
     Args:
         version: How often it was written.
         state: Its bytes.
-        has_crashed: The server has, and no process has taken note of it yet.
+        has_crashed: The server has, or was started anew, and no process has noted it yet.
         offset: What the database's clock says at least beyond this machine's uptime, in seconds.
         doubt: By how much it may say more.
     """
@@ -168,6 +174,15 @@ class ClusterConnection:
             self.abort()
             raise
 
+    async def connect(self) -> None:
+        """Connect without a session of a life: only `read` and `swap` can be used.
+
+        Raises:
+            ConfigurationError: The URL cannot be used.
+            OSError: It cannot be reached, or says something else.
+        """
+        self._connection = await _open_session(self._url)
+
     @property
     def _open_connection(self) -> Any:
         if self._connection is None:
@@ -199,7 +214,7 @@ class ClusterConnection:
             state: The next one.
             notes: Who hears what: a life and a text.
             is_durable: Whether it must be on disk.
-            restarts: Whether it takes note of a crash of the server.
+            restarts: Whether it takes note of a crash or another start of the server.
 
         Returns:
             What stands there, where it is another version, or none has taken note of a crash.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -63,6 +64,10 @@ class ClusterLimits(msgspec.Struct, frozen=True):
             rate = self.rates.get(name)
             return None if rate is None else rate.calls
         return self.keys.get(name.partition(":")[0])
+
+    def is_limited(self, resource: str, defined: Mapping[str, int]) -> bool:
+        """Return whether a resource has a limit, here or as a tool has `defined` it."""
+        return name_definition(resource) in defined or self.limit_of(resource) is not None
 
     def period_of(self, resource: str) -> float:
         """Return for how many seconds a start counts; 0.0 of what is no rate."""

@@ -6,6 +6,7 @@ a database changes with each message exactly so. `now` is always a reading of th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -158,9 +159,41 @@ class Coordinator:
         is_there = life.name in self.lives
         answer = self._make_reply(life, message, fresh, now) if is_there else GivenUp(message.op)
         self._news.discard(life.name)
+        return Outcome(answer, self._make_notes(now), self._is_durable)
+
+    def renew(self, name: str, in_use: Mapping[str, int], now: float) -> tuple[Note, ...] | None:
+        """Keep a life whose process cannot speak now, with what its calls use and no more.
+
+        What it was granted and has not heard of goes on as well: it hears so before it uses it.
+
+        Args:
+            name: The life.
+            in_use: Units of each resource.
+            now: Seconds, on the database's clock.
+
+        Returns:
+            What others hear; None: it was given up, or has to say itself what it holds.
+        """
+        life = self.lives.get(name)
+        if life is None or life.epoch != self.epoch:
+            return None
+        self.heard += 1
+        self._news.clear()
+        self._end_waits(now)
+        life.expires = now + self.ttl
+        for resource, account in life.accounts.items():
+            idle = account.out - in_use.get(resource, 0)
+            if idle > 0:
+                account.returned += idle
+                self.books.move(name, resource, -idle)
+                self.has_changed = True
+        self._serve_waiting(now)
+        self._answer_asking(now)
+        return self._make_notes(now)
+
+    def _make_notes(self, now: float) -> tuple[Note, ...]:
         heard = [self.lives[name] for name in sorted(self._news) if name in self.lives]
-        notes = tuple(Note(each.name, self._view_state(each, now)) for each in heard)
-        return Outcome(answer, notes, self._is_durable)
+        return tuple(Note(each.name, self._view_state(each, now)) for each in heard)
 
     def restart(self, now: float) -> None:
         """Begin anew after the server did; must be on disk before the next message.

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
+from threading import Lock
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from tool_engine.admission.cluster.accounts import Account
-from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate, name_definition
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate
 from tool_engine.admission.cluster.coordinator import LOOK_EVERY
 from tool_engine.admission.cluster.effects import (
     Adopt,
@@ -53,9 +54,8 @@ is for clocks that differ, and for what is under way."""
 class Holder:
     """The leases of one process; every method returns what is to be done.
 
-    Each `now` is a reading, in seconds, of one clock that goes on while the machine is suspended
-    (`CLOCK_BOOTTIME`). Call `tick` at `wake_at()` at the latest, and after each sleep before
-    anything else.
+    Each `now` is a reading, in seconds, of one clock that goes on while the machine is suspended.
+    Call `tick` at `wake_at()` at the latest, and after each sleep before anything else.
 
     Args:
         process: Its name, which no other process of the cluster has.
@@ -99,13 +99,14 @@ class Holder:
         self._idle_since: dict[str, float] = {}
         self._seen = (-1, 0)
         self._op = 0
-        self._is_known = False
-        self._is_connected = self._is_greeted = self._is_refused = False
+        self._is_known = self._is_connected = self._is_greeted = self._is_refused = False
         self._is_closing = self._is_closed = False
         self._lost_at: float | None = None
         self._doubted_at: float | None = None
         """When it woke, and has not heard since whether it was given up meanwhile."""
-        self._last_seen = -math.inf
+        self.last_seen, self.guard = -math.inf, Lock()
+        """When this process was last awake. While that is noted, and what is idle is taken from one
+        that stands still, the guard is held."""
         self._sent_at = self._beat_at = self._look_at = -math.inf
 
     # What the engine asks
@@ -137,16 +138,11 @@ class Holder:
             breaker: The cluster's breaker that it must pass.
             parent: The call that makes it, at whose place it stands.
             asks: It is refused if it has to wait, and `Wait` is to say so for sure.
-            limits: Of resources that its tool defines, as in `Ticket`.
-            policy: Of a breaker that its tool defines.
+            limits: What its tool defines of resources, as in `Ticket`.
+            policy: What it defines of a breaker.
         """
         effects = self._look_at_clock(now)
-        named = (r for r in units if units[r])
-        needed = {
-            r: units[r]
-            for r in named
-            if name_definition(r) in limits or self.limits.limit_of(r) is not None
-        }
+        needed = {r: n for r, n in units.items() if n and self.limits.is_limited(r, limits)}
         entry = Entry("", self.process, number, needed, next(self._arrivals), now)
         caller = None if parent is None else self.running.get(parent)
         call = Call(entry)
@@ -295,7 +291,7 @@ class Holder:
 
         When it ended is not known: not before this process was last awake.
         """
-        seen = self._last_seen
+        seen = self.last_seen
         effects = self._look_at_clock(now)
         if self._is_connected:
             if self._lost_at is None or self._is_refused:
@@ -367,8 +363,8 @@ class Holder:
     def wake_at(self) -> float:
         """Return when `tick` is due: often enough to know how long this process slept."""
         times = [*self.paused.values(), *(t + self.idle_time for t in self._idle_since.values())]
-        if self._has_units() or self.waiting:
-            times.append(self._last_seen + self.grace / 3)
+        if self.has_units or self.waiting:
+            times.append(self.last_seen + self.grace / 3)
         if self._is_connected and self.in_flight is None:
             times.append(self._beat_at)
             times += [self._look_at] if self.waiting else []
@@ -387,16 +383,19 @@ class Holder:
 
     def _look_at_clock(self, now: float) -> list[Effect]:
         """Before anything else: have others been given what this process holds?"""
-        slept, self._last_seen = now - self._last_seen, now
+        with self.guard:
+            slept, self.last_seen = now - self.last_seen, now
         lost_at = now if self._lost_at is None or self._is_refused else self._lost_at
         is_away = now - lost_at >= self.grace * SURE
-        if (is_away or now >= self.valid_until) and self._has_units():
+        if (is_away or now >= self.valid_until) and self.has_units:
             return self._end_life()
         if self.grace * SURE <= slept < math.inf:
             self._doubted_at = now
         return []
 
-    def _has_units(self) -> bool:
+    @property
+    def has_units(self) -> bool:
+        """Whether it holds units, in use or not."""
         return any(account.out for account in self.accounts.values())
 
     def _end_life(self) -> list[Effect]:
@@ -495,7 +494,8 @@ class Holder:
 
     def _take_in(self, state: State, now: float) -> list[Effect]:
         """Take in the newest state; one that is overtaken says nothing new."""
-        if state.at < self._seen:
+        # What was said before this process slept may have been taken back meanwhile.
+        if state.at < self._seen or self._doubted_at is not None:
             return []
         self._seen = state.at
         for resource, (granted, returned) in state.units.items():

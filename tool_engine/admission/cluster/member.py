@@ -48,6 +48,7 @@ from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.admission.cluster.outage import ON_UNAVAILABLE, Outage
 from tool_engine.admission.cluster.process_holder import ProcessHolder
 from tool_engine.admission.cluster.saved_state import load_state, save_state
+from tool_engine.admission.cluster.stand_in import StandIn
 from tool_engine.clock import read_uptime
 from tool_engine.errors import AdmissionError, ClusterUnavailableError, ConfigurationError
 from tool_engine.interfaces.lease_source import LeaseHolder, Needs
@@ -105,6 +106,7 @@ class ClusterMember:
         self.cluster = cluster
         """The name of the cluster."""
         self._connection = self._make_connection()
+        self._stand_in = StandIn(self._holder, self._make_silent_connection)
         self._first_state = save_state(Coordinator(limits, grace=grace, ttl=ttl))
         self._desk: Any = None
         self._count = 0
@@ -230,6 +232,8 @@ class ClusterMember:
                 self._take_news(effect, now)
         self._show_units()
         self._set_timer()
+        if self._holder.has_units:
+            self._stand_in.begin()
 
     def _take_news(self, effect: Effect, now: float) -> None:
         """Do what is new in the cluster in this process, too."""
@@ -290,9 +294,18 @@ class ClusterMember:
                 self._shown.pop(resource, None)  # keys have as many as they have values
 
     def _count_units(self, resource: str) -> int:
-        """Return how many units the controller may use: not those of calls about to start."""
-        account, used = self._holder.accounts.get(resource), self._holder.used
-        return 0 if account is None else account.out - used.get(resource, 0)
+        """Return how many units the controller may use: not those of calls about to start.
+
+        What is idle may be with others by now, if this process has slept and heard nothing since.
+        """
+        holder = self._holder
+        account = holder.accounts.get(resource)
+        if account is None:
+            return 0
+        units = account.out - holder.used.get(resource, 0)
+        if holder.is_sure(read_uptime()):
+            return units
+        return min(units, self._count_used(resource))
 
     def _count_used(self, resource: str) -> int:
         return int(self._desk.count_used(resource))
@@ -378,6 +391,9 @@ class ClusterMember:
 
     def _make_connection(self) -> ClusterConnection:
         return ClusterConnection(self._url, self.cluster, self._hear_note, self._hear_end)
+
+    def _make_silent_connection(self) -> ClusterConnection:
+        return ClusterConnection(self._url, self.cluster, _hear_nothing, _hear_nothing)
 
     def _follow_loop(self) -> bool:
         """Connect anew where another event loop runs than before, which has ended; return so."""
@@ -544,8 +560,13 @@ class ClusterMember:
             await asyncio.wait(self._sending)
         if self._timer is not None:
             self._timer.cancel()
+        await self._stand_in.end()
         if self._running is not None:
             self._running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._running
         self._connection.abort()
+
+
+def _hear_nothing(*_: object) -> None:
+    """Take the place of what hears of a connection."""

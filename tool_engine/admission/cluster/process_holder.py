@@ -40,7 +40,7 @@ class ProcessHolder(Holder):
 
     def sure_until(self) -> float:
         """Return until when units may be used without a look at the clock."""
-        return min(self.valid_until, self._last_seen + self.grace * SURE)
+        return min(self.valid_until, self.last_seen + self.grace * SURE)
 
     def ask_for(self, entry: Entry, now: float) -> list[Effect]:
         """Let a call wait for its units."""
