@@ -69,7 +69,7 @@ class StandIn:
         """Watch, as long as units are held; if it does already, nothing happens."""
         if self._thread is None or not self._thread.is_alive():
             name = "tool-engine cluster"
-            self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
+            self._thread = threading.Thread(target=self._watch_loop, name=name, daemon=True)
             self._is_over.clear()
             self._thread.start()
 
@@ -79,24 +79,24 @@ class StandIn:
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 
-    def _watch(self) -> None:
+    def _watch_loop(self) -> None:
         holder, before = self._holder, None
         while not self._is_over.wait(self._period):
             seen = holder.last_seen
             if seen == before:
-                asyncio.run(self._speak(seen))
+                asyncio.run(self._speak_for_it(seen))
             before = seen
             if not holder.has_units:
                 return
 
-    async def _speak(self, seen: float) -> None:
+    async def _speak_for_it(self, seen: float) -> None:
         connection = self._make_connection()
         try:
             await connection.connect()
             while not self._is_over.is_set():
                 sent_at = read_uptime()
                 found = take_idle(self._holder, seen, sent_at)
-                if found is None or not await self._renew(connection, *found):
+                if found is None or not await self._renew_life(connection, *found):
                     return
                 note_renewed(self._holder, found[0], sent_at, read_uptime())
                 await asyncio.sleep(self._period)
@@ -105,7 +105,7 @@ class StandIn:
         finally:
             connection.abort()
 
-    async def _renew(
+    async def _renew_life(
         self, connection: ClusterConnection, life: str, in_use: dict[str, int]
     ) -> bool:
         found = await connection.read()
@@ -114,10 +114,10 @@ class StandIn:
             notes = state.renew(life, in_use, read_uptime() + connection.offset)
             if notes is None:
                 return False
-            told = [(note.life, encode_message(note).decode()) for note in notes]
+            texts = [(note.life, encode_message(note).decode()) for note in notes]
             written = save_state(state)
             other = await connection.swap(
-                found.version, written, told, is_durable=False, restarts=False
+                found.version, written, texts, is_durable=False, restarts=False
             )
             if other is None:
                 return True
