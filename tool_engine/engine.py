@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from tool_engine.admission.cluster.looking import ClusterView
     from tool_engine.calls.engine_calls import EngineCalls
     from tool_engine.catalog.approval.lock_state import LockState
+    from tool_engine.executors.fleet.looking import FleetView
     from tool_engine.reloading import Reloader
 
 _log = get_logger(__name__)
@@ -418,6 +419,17 @@ class ToolEngine(
             return None
         room = import_module("tool_engine.admission.cluster.looking")
         return cast("ClusterView", room.ClusterView(member))
+
+    @property
+    def fleet(self) -> FleetView | None:
+        """What can be seen of the machines that `isolation: ray` runs on; None: there are none."""
+        if self.config.fleet is None:
+            return None
+        view = import_module("tool_engine.executors.fleet.looking").FleetView
+        find, registry = partial(self._registry.places.find_made, "ray"), self._registry
+        return cast(
+            "FleetView", view(self.config.fleet, find, registry.open_fleet, self._run_at_home)
+        )
 
     # Asking: see also `CatalogView`, `GenerationsView`, `RecordsView`, `EventsView`, ...
 

@@ -77,6 +77,9 @@ def test_a_look_from_the_first_step_of_a_tool() -> None:
         def explain_lost(self, call_id: str) -> str | None:
             return None
 
+        def explain_place(self, call_id: str) -> str:
+            return ""
+
         def forget_plans(self) -> None:
             pass
 

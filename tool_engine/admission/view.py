@@ -263,6 +263,8 @@ class ControllerView:
         text = f"{_RUNNING[slot.state]}; it began {now - slot.acquired_at:.2f} s ago"
         if self._is_overdue(slot, now):
             text += " and is overdue"
+        if self.user is not None and (place := self.user.explain_place(call_id)):
+            text += f"; {place}"
         state = "parked" if slot.state is PARKED else "running"
         return WaitExplanation(call_id, state, slot.bucket, reason=text)
 

@@ -106,6 +106,7 @@ class Pipeline:
         self._flights = Flights(ending, self.present)
         self._overdue = OverdueWork(controller, lost_after)
         self.leader_of, self.explain_lost = self._flights.leader_of, self._overdue.explain_lost
+        self.explain_place = planner.explain_place
         self.consents = Consents(ending, scope, self.present, engine)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None

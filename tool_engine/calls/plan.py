@@ -239,6 +239,7 @@ class Planner:
     ) -> None:
         self._validator = validator
         self._registry = registry
+        self.explain_place = registry.places.explain_call
         self._local = local
         self._backend = backend
         self._config = config

@@ -115,6 +115,7 @@ _PANELS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
             "chat",
             "List the kept conversations, look at one, and answer what one of them waits for.",
         ),
+        "fleet": ("serving", "Show the machines that tools run on, and which tools they can hold."),
         "cluster": ("serving", "Show which processes share limits, what each has, and who waits."),
         "export": ("records", "Write records for other programs, the oldest first."),
         "prune": ("records", "Remove old records, and old sessions."),

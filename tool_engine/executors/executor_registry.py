@@ -14,7 +14,7 @@ import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tool_engine.errors import (
     ConfigurationError,
@@ -316,6 +316,11 @@ class ExecutorRegistry:
         made = import_module("tool_engine.executors.python.process_backend").ProcessBackend
         backend: ExecutionBackend = made(self.approved_code)
         return backend
+
+    def open_fleet(self) -> ExecutionBackend:
+        """Return the backend of the fleet, which is made now if no call has."""
+        self._python_handlers()  # it is closed with these
+        return cast("ExecutionBackend", self.places.find("ray"))
 
     def _make_fleet(self) -> ExecutionBackend:
         made = import_module("tool_engine.executors.fleet.fleet_backend").FleetBackend

@@ -30,6 +30,10 @@ class Places:
         """Have `make` make the backend of one isolation."""
         self._makers[isolation] = make
 
+    def find_made(self, isolation: str) -> ExecutionBackend | None:
+        """Return the backend of an isolation, if it was made."""
+        return self._made.get(isolation)
+
     def find(self, isolation: object) -> ExecutionBackend | None:
         """Return the backend of an isolation; None: there is none, so that it runs here."""
         if not isinstance(isolation, str) or isolation not in self._makers:
@@ -37,6 +41,15 @@ class Places:
         if isolation not in self._made:
             self._made[isolation] = self._makers[isolation]()
         return self._made[isolation]
+
+    def explain_call(self, call_id: str) -> str:
+        """Say where a call is that runs at one of them; empty: there is nothing to say."""
+        for each in self._made.values():
+            explain: Callable[[str], str] | None = getattr(each, "explain", None)
+            # Those that run calls on this machine have nothing to say.
+            if explain is not None and (words := explain(call_id)):
+                return words
+        return ""
 
     async def close(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109 - what each may take
         """Close those that were made; each has `timeout` seconds for what it must wait for."""

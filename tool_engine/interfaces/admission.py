@@ -120,6 +120,9 @@ class AdmissionUser(Protocol):
     def explain_lost(self, call_id: str) -> str | None:
         """Return what is known of a call whose work never said that it had ended, or None."""
 
+    def explain_place(self, call_id: str) -> str:
+        """Say where a call is that runs elsewhere; empty: there is nothing to say."""
+
     def forget_plans(self) -> None:
         """Take note that `config` has changed; to be called after it has."""
 

@@ -89,7 +89,8 @@ class PrometheusMetrics:
     def describe(self) -> Iterable[Metric]:
         """Return the metrics without values, reading nothing."""
         yield from self._counters.describe()
-        for series in (*CONTROLLER_SERIES, *LIMIT_SERIES, *ENGINE_SERIES, *BUCKET_SERIES):
+        engine = (*CONTROLLER_SERIES, *LIMIT_SERIES, *ENGINE_SERIES, *BUCKET_SERIES)
+        for series in (*engine, *FLEET_SERIES):
             yield _make_family(series)
         yield _make_family(UP_SERIES)
 
@@ -104,6 +105,9 @@ class PrometheusMetrics:
             yield _make_family(series, getattr(figures.limits, series.field))
         for series in ENGINE_SERIES:
             yield _make_family(series, figures.loaded[series.field])
+        if figures.fleet is not None:
+            for series in FLEET_SERIES:
+                yield _make_family(series, getattr(figures.fleet, series.field))
         buckets = self._merge_labels(figures.buckets)
         for series in BUCKET_SERIES:
             family = _make_family(series)
@@ -239,6 +243,14 @@ ENGINE_SERIES: Final = (
 )
 """Of the engine itself."""
 
+FLEET_SERIES: Final = (
+    Series("node_count", "tool_fleet_nodes", "Machines that the fleet has."),
+    Series("workers", "tool_fleet_workers", "Workers of this engine there."),
+    Series("waiting", "tool_fleet_waiting_calls", "Calls with a slot that wait for a worker."),
+    Series("running", "tool_fleet_running_calls", "Calls that are with a worker."),
+)
+"""By the fields of `FleetSnapshot`, where the engine has a fleet."""
+
 UP_SERIES: Final = Series(
     "up", "tool_engine_up", "1: the engine could be read; 0: its event loop is blocked."
 )
@@ -259,6 +271,8 @@ class Figures(NamedTuple):
     """Its `ConcurrencyConfig`."""
     loaded: dict[str, int]
     """`tools` and `load_errors`: how many there are."""
+    fleet: Any = None
+    """Its `FleetSnapshot`; None: it has no fleet."""
 
 
 # A controller lives on one event loop and must not be read from elsewhere while that runs.
@@ -299,8 +313,13 @@ class EngineReader:
         engine = self._engine
         controller = engine.controller
         loaded = {"tools": len(engine.index), "load_errors": len(engine.load_errors)}
+        fleet = getattr(engine, "fleet", None)
         return Figures(
-            controller.get_metrics(), controller.get_bucket_metrics(), controller.config, loaded
+            controller.get_metrics(),
+            controller.get_bucket_metrics(),
+            controller.config,
+            loaded,
+            None if fleet is None else fleet.snapshot(),
         )
 
 

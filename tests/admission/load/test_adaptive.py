@@ -245,6 +245,9 @@ def test_changes_are_reported_at_most_once_a_second() -> None:
             def leader_of(self, call_id: str) -> str | None:
                 return None
 
+            def explain_place(self, call_id: str) -> str:
+                return ""
+
             def explain_lost(self, call_id: str) -> str | None:
                 return None
 

@@ -58,6 +58,7 @@ class Said(msgspec.Struct):
     lost: str | None = None
     is_final: bool = False
     nodes: list[dict[str, Any]] | None = None
+    free: dict[str, float] = {}
     python: str = ""
     ray: str = ""
     failed: str | None = None
@@ -92,6 +93,8 @@ class FleetConnection:
         self.owners: dict[int, WorkerOwner] = {}
         self.nodes: list[dict[str, Any]] = []
         """What the fleet consisted of a moment ago."""
+        self.free: dict[str, float] = {}
+        """What of it no worker had."""
         self.versions: dict[str, str] = {}
         self._numbers = 0
         self._joined: asyncio.Future[None] | None = None
@@ -189,7 +192,7 @@ class FleetConnection:
         said = _read_said(message)
         owner = self.owners.get(said.worker)
         if said.nodes is not None:
-            self.nodes = said.nodes
+            self.nodes, self.free = said.nodes, said.free
             if said.ray:
                 self.versions = {"python": said.python, "ray": said.ray}
                 self._note_joined()

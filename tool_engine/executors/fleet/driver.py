@@ -107,15 +107,15 @@ class Driver:
 
     async def _join_fleet(self, address: str) -> None:
         try:
-            nodes = await asyncio.to_thread(self._join_now, address)
+            found = await asyncio.to_thread(self._join_now, address)
         except BaseException as error:  # noqa: BLE001 - Ray raises anything, SystemExit too
             self.say(failed=_word_error(error))
             self._ended.set()
             return
-        self.say(nodes=nodes, python=sys.version.split()[0], ray=ray.__version__)
+        self.say(**found, python=sys.version.split()[0], ray=ray.__version__)
         self.begin(self._feel_pulse())
 
-    def _join_now(self, address: str) -> list[dict[str, Any]]:
+    def _join_now(self, address: str) -> dict[str, Any]:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address == "local":
             # Else all fleets of a machine share one file with an address. Short: sockets are in it.
@@ -132,7 +132,7 @@ class Driver:
             _check_reachable(address)
             ray.init(address=address, **quiet)
         self._make = ray.remote(FleetHost)
-        return _list_nodes()
+        return _look_around()
 
     async def _end_all(self) -> None:
         """End all workers, then this process."""
@@ -143,19 +143,19 @@ class Driver:
 
     async def _say_nodes(self) -> None:
         with contextlib.suppress(Exception):
-            self.say(nodes=await asyncio.to_thread(_list_nodes))
+            self.say(**await asyncio.to_thread(_look_around))
 
     async def _feel_pulse(self) -> None:
         """End this process when the head does not answer: nothing can be started any more."""
         while True:
             await asyncio.sleep(_PULSE)
-            look = asyncio.ensure_future(asyncio.to_thread(_list_nodes))
+            look = asyncio.ensure_future(asyncio.to_thread(_look_around))
             done, _ = await asyncio.wait([look], timeout=_PATIENCE)
             if not done or look.exception() is not None:
                 self.say(failed="the head of the fleet does not answer any more")
                 await asyncio.sleep(0.1)
                 os._exit(1)
-            self.say(nodes=look.result())
+            self.say(**look.result())
 
 
 class _Link:
@@ -249,21 +249,28 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host, int(port)), _SECONDS_TO_REACH).close()
 
 
-def _list_nodes() -> list[dict[str, Any]]:
-    return [
+def _look_around() -> dict[str, Any]:
+    """Return the nodes, and what of them is free."""
+    nodes = [
         {
             "id": each["NodeID"],
             "host": each["NodeManagerHostname"],
             "address": each["NodeManagerAddress"],
-            "resources": {
-                name: amount
-                for name, amount in each.get("Resources", {}).items()
-                if not name.startswith(("node:", "object_store"))
-            },
+            "resources": _choose_resources(each.get("Resources", {})),
         }
         for each in ray.nodes()
         if each["Alive"]
     ]
+    return {"nodes": nodes, "free": _choose_resources(ray.available_resources())}
+
+
+def _choose_resources(found: dict[str, float]) -> dict[str, float]:
+    """Return those that tools ask for: the others are Ray's own."""
+    return {
+        name: amount
+        for name, amount in found.items()
+        if not name.startswith(("node:", "object_store"))
+    }
 
 
 def _word_error(error: BaseException) -> str:

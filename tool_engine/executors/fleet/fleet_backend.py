@@ -41,7 +41,7 @@ class FleetBackend(ExecutionBackend):
         self._entries = CompiledEntries(compile_entry)
         self.connection = FleetConnection(address)
         self._lines: dict[str, tuple[Tool, str | None, Line]] = {}
-        self._old: list[Line] = []
+        self._old: list[tuple[Tool, Line]] = []
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -59,7 +59,30 @@ class FleetBackend(ExecutionBackend):
 
     def list_lines(self) -> list[Line]:
         """Return the workers and waiting calls, by definition."""
-        return [*(line for _, _, line in self._lines.values()), *self._old]
+        return [line for _, line in self.named_lines()]
+
+    def named_lines(self) -> list[tuple[str, Line]]:
+        """Return the lines with the names of their tools."""
+        return [
+            *((name, line) for name, (_, _, line) in self._lines.items()),
+            *((tool.name, line) for tool, line in self._old),
+        ]
+
+    def explain(self, call_id: str) -> str:
+        """Say on which node a call is, or how many wait before it."""
+        for line in self.list_lines():
+            ids = [call.context.call_id for call in line.waiting]
+            if call_id in ids:
+                return (
+                    f"number {ids.index(call_id) + 1} of {len(ids)} that wait for a worker of the "
+                    f"fleet: {len(line.workers)} of at most {line.fleet.max_workers} are there, "
+                    f"{line.starting} of them not started"
+                )
+            for worker in line.workers.values():
+                if any(call.context.call_id == call_id for call in worker.calls.values()):
+                    ready = worker.ready
+                    return f"on the node {ready.node}, in the worker {ready.pid}" if ready else ""
+        return ""
 
     async def execute(
         self,
@@ -129,7 +152,8 @@ class FleetBackend(ExecutionBackend):
         line = Line(entry, self.connection, settings, self._make_room)
         if known is not None:
             known[2].retire()
-            self._old = [each for each in (*self._old, known[2]) if each.workers]
+            old = (*self._old, (known[0], known[2]))
+            self._old = [each for each in old if each[1].workers]
         self._lines[tool.name] = (tool, approved, line)
 
     def _make_room(self, hungry: Line) -> None:

@@ -12,8 +12,7 @@ def find_lack(wanted: dict[str, float], nodes: list[dict[str, Any]]) -> str | No
     if any(_has_enough(node["resources"], wanted) for node in nodes):
         return None
     best = {name: max((n["resources"].get(name, 0) for n in nodes), default=0) for name in wanted}
-    asked = ", ".join(_word_amount(name, amount) for name, amount in wanted.items())
-    there = ", ".join(_word_amount(name, amount) for name, amount in best.items())
+    asked, there = word_amounts(wanted), word_amounts(best)
     return (
         f"no node of the fleet can ever hold {asked}: the most on one of its {len(nodes)} nodes "
         f"is {there}; ask for less in entry.config.resources, or add a node"
@@ -22,6 +21,11 @@ def find_lack(wanted: dict[str, float], nodes: list[dict[str, Any]]) -> str | No
 
 def _has_enough(has: dict[str, float], wanted: dict[str, float]) -> bool:
     return all(has.get(name, 0) >= amount for name, amount in wanted.items())
+
+
+def word_amounts(resources: dict[str, float]) -> str:
+    """Return amounts of resources in words."""
+    return ", ".join(_word_amount(name, amount) for name, amount in resources.items())
 
 
 def _word_amount(name: str, amount: float) -> str:

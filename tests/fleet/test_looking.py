@@ -1,0 +1,112 @@
+"""What an operator sees of a fleet: by the engine, by its metrics, and at the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tests.fleet.samples import BOUND, Bench, fleet_engine
+from tool_engine.observability.prometheus import instrument
+
+pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
+TOOL: dict[str, Any] = {
+    "name": "fits",
+    "description": "A sample",
+    "parameters": [{"name": "text", "type": "string", "required": True, "description": "x"}],
+    "entry": {
+        "type": "custom",
+        "handler": "handlers_of_fleets:pid",
+        "config": {"isolation": "ray", "resources": {"cpus": 1}},
+    },
+}
+
+
+async def test_where_each_call_is(shared_bench: Bench) -> None:
+    """One call runs on a node, one waits for its worker; `explain`, snapshot and metrics agree."""
+    bench, engine = shared_bench, shared_bench.engine
+    assert engine.fleet is not None
+    registry = CollectorRegistry()
+    bench.add_tool("block", "narrow", max_workers=1)
+    with instrument(engine, registry):
+        running = asyncio.create_task(bench.call("narrow"))
+        (pid,) = await bench.noted()
+        waiting = asyncio.create_task(bench.call("narrow"))
+        async with asyncio.timeout(BOUND):
+            while engine.fleet.snapshot().waiting < 1:  # noqa: ASYNC110 - a line rings no bell
+                await asyncio.sleep(0)
+        words = [str(engine.controller.explain(each.call_id)) for each in await engine.calls.list()]
+        assert "on the node" in words[0]
+        assert "number 1 of 1 that wait for a worker of the fleet: 1 of at most 1" in words[1]
+        snapshot = engine.fleet.snapshot()
+        (tool,) = [each for each in snapshot.tools if each.tool == "narrow"]
+        assert (tool.waiting, tool.running, len(tool.workers)) == (1, 1, 1)
+        assert tool.workers[0].pid != pid, "the guest is behind Ray's worker"
+        assert (snapshot.is_joined, snapshot.node_count) == (True, 3)
+        values = {
+            name: registry.get_sample_value(f"tool_fleet_{name}")
+            for name in ("nodes", "waiting_calls", "running_calls")
+        }
+        assert values == {"nodes": 3, "waiting_calls": 1, "running_calls": 1}
+        for call in (waiting, running):
+            call.cancel()
+        await asyncio.wait([running, waiting])
+        await bench.becomes_free()
+
+
+async def test_joined_before_the_first_call(handlers: Path) -> None:
+    """`engine.fleet.join()` is what a program waits for before it takes calls."""
+    async with asyncio.timeout(BOUND), fleet_engine(handlers) as bench:
+        assert bench.engine.fleet is not None
+        assert not bench.engine.fleet.snapshot().is_joined
+        found = await bench.engine.fleet.join()
+        assert (found.is_joined, found.node_count, found.tools) == (True, 3, [])
+        assert found.find_lack({"GPU": 1.0}) is not None
+        assert found.find_lack({"CPU": 1.0}) is None
+
+
+async def run_command(folder: Path, *words: str) -> tuple[int, str]:
+    """The exit code of `tool-engine fleet ...` in a folder, and all that it says."""
+    ended = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "tool_engine", "fleet", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=BOUND,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    return ended.returncode, ended.stdout
+
+
+async def test_the_command(handlers: Path, tmp_path: Path) -> None:
+    """`status` shows machines and tools; `check` fails for a tool that no machine can hold."""
+    (tmp_path / "handlers_of_fleets.py").write_text("def pid(text): return text\n")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "fits.yaml").write_text(json.dumps(TOOL))
+    settings = tmp_path / "tool-engine.toml"
+    settings.write_text('fleet = "auto"\n')
+    code, said = await run_command(tmp_path, "status")
+    assert (code, "a node can hold one" in said) == (0, True), said
+    code, said = await run_command(tmp_path, "check", "--json")
+    found = json.loads(said)
+    assert (code, len(found["nodes"]), found["tools"][0]["lack"]) == (0, 3, None)
+    greedy = {"isolation": "ray", "resources": {"cpus": 64}}
+    entry = {**TOOL["entry"], "config": greedy}
+    (tmp_path / "tools" / "greedy.yaml").write_text(
+        json.dumps({**TOOL, "name": "greedy", "entry": entry})
+    )
+    code, said = await run_command(tmp_path, "check", "--json")
+    lacks = {each["tool"]: each["lack"] for each in json.loads(said)["tools"]}
+    assert code == 1
+    assert "can ever hold 64 CPUs" in lacks["greedy"]
+    assert lacks["fits"] is None
