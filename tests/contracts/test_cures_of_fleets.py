@@ -10,14 +10,19 @@ import pytest
 
 from tests.contracts.test_cures_of_errors import names_cure
 from tests.fleet.samples import BOUND, fleet_engine, handlers_in
+from tests.fleet.test_looking import run_command
 from tests.ray_cluster import RayCluster
 from tool_engine import DefinitionError, ToolEngine, ToolEngineConfig
 from tool_engine.executors.fleet import fleet_backend
 
 ROOM = "executors/fleet/"
-UNREACHED = ROOM + "connection.py: see that it runs, and that this machine reaches it"
+UNREACHED = (
+    ROOM + "connection.py: see that it runs, that this machine reaches it, and that "
+    "RAY_AUTH_TOKEN is the same here, if it has one"
+)
 VERSIONS = ROOM + "line.py: install the same on all nodes"
-TRIED = {UNREACHED, VERSIONS}
+NAMED = 'cli/serving/fleet_command.py: write fleet = "auto", or the address of one, in the settings'
+TRIED = {UNREACHED, VERSIONS, NAMED}
 
 pytestmark = pytest.mark.ray
 
@@ -72,3 +77,16 @@ async def test_an_engine_without_a_fleet(
                     engine.register_tool(tool)
             async with fleet_engine(tmp_path, "pid") as bench:
                 assert (await bench.call("pid")).is_success
+
+
+async def test_a_command_without_a_fleet(
+    tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tools").mkdir()
+    with handlers_in(tmp_path, monkeypatch, ray_cluster):
+        code, said = await run_command(tmp_path, "status")
+        assert code == 2
+        assert names_cure(NAMED, said), said
+        (tmp_path / "tool-engine.toml").write_text('fleet = "auto"\n')
+        code, said = await run_command(tmp_path, "status")
+        assert code == 0, said

@@ -7,6 +7,7 @@ and nothing of it running.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -139,15 +140,11 @@ async def test_cancel_at_every_stage(handlers: Path, delay: float) -> None:
 
 async def test_a_node_is_removed(handlers: Path, ray_cluster: RayCluster) -> None:
     """K20: as when its power is cut: `worker_lost`, and the next call runs elsewhere."""
+    node = await asyncio.to_thread(ray_cluster.add_node, doomed=1.0)
     async with asyncio.timeout(2 * BOUND), fleet_engine(handlers) as bench:
         bench.add_tool("spawn", resources={"cpus": 0, "others": {"doomed": 1}}, max_workers=1)
         # Its worker may be on that node, too.
         bench.add_tool("pid", effect="read", retry={"attempts": 3})
-        node = await asyncio.to_thread(ray_cluster.add_node, doomed=1.0)
-        # The engine hears of new nodes now and then.
-        while "doomed" not in str(bench.engine._registry.places.find("ray").connection.nodes):  # type: ignore[union-attr]
-            await bench.call("pid")
-            await asyncio.sleep(0.2)
         call = asyncio.create_task(bench.call("spawn", seconds=2 * BOUND))
         noted = await bench.noted(2)
         await asyncio.to_thread(ray_cluster.remove_node, node)
@@ -159,16 +156,23 @@ async def test_a_node_is_removed(handlers: Path, ray_cluster: RayCluster) -> Non
         assert (await bench.call("pid")).is_success
 
 
-async def test_a_frozen_worker(handlers: Path) -> None:
+@pytest.mark.parametrize("is_node", [False, True], ids=["worker", "node"])
+async def test_what_stands_still(handlers: Path, ray_cluster: RayCluster, is_node: bool) -> None:
     """C21, DESIGN 10.5: the result is there; after `fleet_lost_after` its end is unknown."""
     settings: dict[str, Any] = {"fleet_lost_after": 1.0}
-    async with asyncio.timeout(BOUND), fleet_engine(handlers, "block", **settings) as bench:
+    node = await asyncio.to_thread(ray_cluster.add_node, icy=1.0) if is_node else 0
+    async with asyncio.timeout(BOUND), fleet_engine(handlers, **settings) as bench:
+        others = {"icy": 1} if is_node else {}
+        bench.add_tool("block", resources={"cpus": 0, "others": others})
         assert (await bench.call("block", "")).is_success
         call = asyncio.create_task(bench.call("block", seconds=3.0))
         (pid,) = await bench.noted()
-        frozen = [pid, *await asyncio.to_thread(worker_of, pid)]
+        parts = await asyncio.to_thread(tree_of, node) if is_node else set()
+        assert not is_node or pid in parts, "what is behind the guardian is below its node, too"
+        frozen = [pid, *await asyncio.to_thread(worker_of, pid), *parts]
         for each in frozen:
-            os.kill(each, signal.SIGSTOP)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGSTOP)
         try:
             result = await call
             assert result.error_type == "timeout"
@@ -177,9 +181,12 @@ async def test_a_frozen_worker(handlers: Path) -> None:
             assert "unknown" in str(bench.engine.controller.explain(result.call_id or ""))
         finally:
             for each in frozen:
-                os.kill(each, signal.SIGCONT)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGCONT)
         # Awake again, it ends the work, and is there for other calls.
         assert (await bench.call("block", "")).is_success
+    if is_node:
+        await asyncio.to_thread(ray_cluster.remove_node, node)
 
 
 ENGINE = """

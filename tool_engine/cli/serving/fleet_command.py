@@ -31,9 +31,9 @@ def run_command(
     *,
     as_json: JSONOption = False,
 ) -> int:
-    """Join the fleet of the settings, and show its machines and which tools they can hold.
+    """Show the machines that tools run on, and which tools they can hold.
 
-    Workers, waiting calls and where each call is are those of an engine: engine.fleet.snapshot(),
+    Joins the fleet of the settings. Workers, waiting calls and where each call is are those of an engine: engine.fleet.snapshot(),
     and the metrics of a server.
 
     Example: tool-engine fleet status --json

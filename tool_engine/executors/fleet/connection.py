@@ -242,8 +242,8 @@ class FleetConnection:
     def _give_up(self, why: str) -> None:
         self._end_joining(
             FleetLostError(
-                f"the fleet {self.address!r} cannot be joined: {why}; see that it runs, and "
-                "that this machine reaches it"
+                f"the fleet {self.address!r} cannot be joined: {why}; see that it runs, that "
+                "this machine reaches it, and that RAY_AUTH_TOKEN is the same here, if it has one"
             )
         )
         owners, self.owners = self.owners, {}

@@ -1,0 +1,123 @@
+"""Does a fleet elsewhere, `ray://HOST:PORT`, keep the promises, with a token for who may join?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.effort import IS_WHOLE
+from tests.fleet.samples import BOUND, HANDLERS, fleet_engine, has_ended
+from tests.ray_cluster import MEMORY, is_alive, needs_ray, tree_of
+
+pytestmark = [pytest.mark.ray, needs_ray, pytest.mark.asyncio(loop_scope="module")]
+PORTS = ("--port", "--ray-client-server-port", "--node-manager-port", "--object-manager-port")
+SOON = 60.0
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A head node as operators start it, on loopback; nothing of it is left."""
+    with contextlib.ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        # Short, for sockets are in it.
+        folder = Path(tempfile.mkdtemp(prefix="te-", dir="/tmp"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        handlers = tmp_path_factory.mktemp("remote")
+        (handlers / "handlers_of_fleets.py").write_text(HANDLERS)
+        patch.syspath_prepend(str(handlers))
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # so that it stays on loopback
+        ports = _find_ports(len(PORTS))
+        words = [f"{name}={port}" for name, port in zip(PORTS, ports, strict=True)]
+        words += ["--num-cpus=2", f"--object-store-memory={MEMORY}", f"--temp-dir={folder}"]
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
+                *("--node-ip-address=127.0.0.1", "--include-dashboard=false", *words),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        stack.callback(_end_head, process)
+        _wait_for_port(ports[1], process)
+        yield f"ray://127.0.0.1:{ports[1]}"
+
+
+def _find_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in taken:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in taken]
+
+
+def _wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + BOUND
+    while time.monotonic() < until and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"the head does not listen; it ended with {process.poll()}")
+
+
+def _end_head(process: subprocess.Popen[bytes]) -> None:
+    # Asked to end, its server for clients waits half a minute for those that could come back.
+    pids = tree_of(process.pid)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait(BOUND)
+    until = time.monotonic() + BOUND
+    while (left := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not left
+
+
+async def test_calls_elsewhere(address: str, tmp_path: Path) -> None:
+    """A call, a large result, a deadline and a cancellation: what they promise, they keep there."""
+    names = ("pid", "large", "wait", "loop")
+    async with (
+        asyncio.timeout(2 * BOUND),
+        fleet_engine(tmp_path, *names, fleet=address, close_timeout=30.0) as bench,
+    ):
+        assert (await bench.call("pid")).is_success
+        assert len((await bench.call("large", "é")).output["result"]) == int(1.5 * 2**20)
+        assert (await bench.call("wait", "")).is_success
+        result = await bench.call("wait", seconds=1.0)
+        assert result.error_type == "timeout"
+        await asyncio.wait_for(bench.becomes_free(), SOON)
+        bench.file.unlink(missing_ok=True)
+        call = asyncio.create_task(bench.call("loop"))
+        (pid,) = await bench.noted()
+        call.cancel()
+        await asyncio.wait([call])
+        await asyncio.wait_for(bench.becomes_free(), SOON)
+        assert bench.file.with_suffix(".cleaned").exists()
+    await asyncio.wait_for(has_ended(pid), SOON)
+
+
+@pytest.mark.skipif(not IS_WHOLE, reason="Ray's client takes half a minute: make proof")
+async def test_without_the_token(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has another token runs nothing there, and is told what to look at."""
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    async with asyncio.timeout(BOUND), fleet_engine(tmp_path, "pid", fleet=address) as bench:
+        result = await bench.call("pid")
+        assert not result.is_success
+        assert "RAY_AUTH_TOKEN is the same here" in str(result.error)
