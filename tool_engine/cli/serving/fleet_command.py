@@ -33,8 +33,8 @@ def run_command(
 ) -> int:
     """Show the machines that tools run on, and which tools they can hold.
 
-    Joins the fleet of the settings. Workers, waiting calls and where each call is are those of an engine: engine.fleet.snapshot(),
-    and the metrics of a server.
+    Joins the fleet of the settings. Workers and waiting calls are those of an engine: see
+    engine.fleet.snapshot(), and the metrics of a server.
 
     Example: tool-engine fleet status --json
     """
