@@ -68,6 +68,40 @@ def test_its_hooks_and_its_checks_are_commands_that_work(place: Path, command: C
     sys.modules.pop("tools", None)
 
 
+OWN = """name: own
+description: Says it. Use it to try things out. It does not shout.
+effect: read
+parameters: [{name: message, type: string, required: true, description: What to say}]
+entry: {type: builtin, handler: echo}
+tests: [{params: {message: a}, expect: {message: a}}]
+"""
+
+
+@pytest.mark.parametrize(
+    "files", [{"tools/own.yaml": OWN}, {"tools/shorten.py": "def run():\n    return 1\n"}]
+)
+def test_what_ci_runs_is_there_beside_tools_of_ones_own(
+    place: Path, command: Command, files: dict[str, str]
+) -> None:
+    """pytest finds a test, which passes; a module of that name gets no tool that does not fit."""
+    (place / "tools").mkdir()
+    for name, text in files.items():
+        (place / name).write_text(text)
+    written = command("init", "--json").json["written"]
+    assert "tests/test_tools.py" in written
+    assert not [each for each in written if each.startswith("tools/")]
+    jobs = yaml.safe_load((place / ".github/workflows/tools.yml").read_text())["jobs"]
+    lines = [step["run"] for step in jobs["tools"]["steps"] if "run" in step]
+    for line in lines[1:]:
+        program, *words = shlex.split(line)
+        if program == "python":
+            ended = warm.run([*words, "-q", "-p", "no:cacheprovider"], cwd=place)
+            assert ended.returncode == 0, ended.stdout
+            assert "1 passed" in ended.stdout
+        elif "lint" not in words:
+            assert command(*words).code == 0, line
+
+
 def test_nothing_that_is_there_is_changed(place: Path, command: Command) -> None:
     """A project of before keeps its files; one with tools gets no example."""
     (place / "tools").mkdir()
@@ -76,7 +110,7 @@ def test_nothing_that_is_there_is_changed(place: Path, command: Command) -> None
     (place / "pyproject.toml").write_text("[tool.tool-engine]\nmax_threads = 3\n")
     ended = command("init", "--json").json
     assert ended["kept"] == [".pre-commit-config.yaml"]
-    assert ended["written"] == [".github/workflows/tools.yml"]
+    assert ended["written"] == ["tests/test_tools.py", ".github/workflows/tools.yml"]
     assert (place / ".pre-commit-config.yaml").read_text() == "repos: []\n"
     again = command("init")
     assert again.code == 0

@@ -25,6 +25,8 @@ from tool_engine.redaction import HIDDEN, NO_SECRETS, OwnSecrets, is_secret_key,
 
 _OPTIONS: Final = ("--params", "--timeout", "--json", "--tools", "--records", "--help")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}")
+_LONGEST_MEANT: Final = 40
+"""Characters of a text that is written anew, as it may have been meant."""
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -255,7 +257,8 @@ def _read_object(key: str, text: str, secrets: OwnSecrets) -> Any:
 
 def _json_of(key: str, text: str, secrets: OwnSecrets, kind: type) -> Any:
     noun = "an array" if kind is list else "an object"
-    example = f"{key}='[1, 2]'" if kind is list else f"{key}='{{\"a\": 1}}'"
+    meant = _write_array(secrets.hide_text(text)) if kind is list else '{"a": 1}'
+    example = f"{key}={quote(meant)}"
     try:
         value = parse_json(text, key)
     except CommandError as error:
@@ -265,6 +268,15 @@ def _json_of(key: str, text: str, secrets: OwnSecrets, kind: type) -> Any:
             f"{key!r} is {noun}, {_show_text(text, secrets)} is none; write {example}"
         )
     return value
+
+
+def _write_array(text: str) -> str:
+    """Return the JSON array that a text may mean which is none, or else any."""
+    if not text.strip() or text.lstrip()[0] in '[{"' or len(text) > _LONGEST_MEANT:
+        return "[1, 2]"
+    parts = [part.strip() for part in text.split(",")]
+    is_numbers = all(map(_INTEGER.fullmatch, parts))
+    return json.dumps([int(part) if is_numbers else part for part in parts], ensure_ascii=False)
 
 
 _CONVERTERS: Final[Mapping[str, Callable[[str, str, OwnSecrets], Any]]] = {

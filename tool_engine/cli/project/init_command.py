@@ -29,6 +29,7 @@ from tool_engine.cli.writing import write_file
 _TEMPLATES: Final = resources.files("tool_engine.cli.project").joinpath("templates")
 _NAME: Final = "shorten"
 """The first tool: it needs no network and has an example and a test."""
+_TEST_OF_EXAMPLE: Final = "def test_a_call()"
 
 
 def run_command(
@@ -102,14 +103,18 @@ def _list_files(settings: Settings) -> Mapping[str, str]:
         files[OWN_FILE] = _read_template("settings.toml").replace(
             'tools = "tools"', f"tools = {_quote_text(settings.tools)}"
         )
-    # A folder with tools needs no example.
-    if not tools.is_dir() or not list(list_definitions(str(tools), recursive=False)):
+    test = _read_template("test_tools.txt").replace("__TOOLS__", _quote_text(settings.tools))
+    # A folder with tools needs no example, and a function of that name is not the example's.
+    has_tools = tools.is_dir() and any(list_definitions(str(tools), recursive=False))
+    if has_tools or os.path.lexists(tools / f"{_NAME}.py"):
+        test = test.partition(_TEST_OF_EXAMPLE)[0].rstrip() + "\n"
+    else:
         starter = make_starter("python", _NAME, module_name(settings, _NAME))
         files[str(tools / f"{_NAME}.yaml")] = starter.definition
         files[str(tools / f"{_NAME}.py")] = starter.handler or ""
         files[str(tools / SCHEMA_FILE)] = schema_text()
-        test = _read_template("test_tools.txt").replace("__TOOLS__", _quote_text(settings.tools))
-        files["tests/test_tools.py"] = test.replace("__NAME__", _NAME)
+    # What CI runs is there, with tools or without.
+    files["tests/test_tools.py"] = test.replace("__NAME__", _NAME)
     files[".pre-commit-config.yaml"] = _read_template("pre-commit.yaml")
     files[".github/workflows/tools.yml"] = _read_template("workflow.yaml")
     return files
