@@ -49,9 +49,9 @@ def test_lock(lock: str, group: str) -> None:
 
 
 def test_all_extra() -> None:
-    """The extra `all` names every other extra but Ray and the frameworks, in order."""
+    """The extra `all` names every other extra but Ray, uvloop and the frameworks, in order."""
     extras = PROJECT["project"]["optional-dependencies"]
     (everything,) = (Requirement(text) for text in extras["all"])
     assert everything.name == PROJECT["project"]["name"]
-    assert everything.extras == set(extras) - {"all", "ray", *FRAMEWORKS}
+    assert everything.extras == set(extras) - {"all", "ray", "uvloop", *FRAMEWORKS}
     assert extras["all"][0] == f"tool-engine[{','.join(sorted(everything.extras))}]"
