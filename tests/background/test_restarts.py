@@ -224,10 +224,19 @@ async def test_what_a_killed_engine_asked(make: Make, work: Work) -> None:
     for loop in first.tasks.feeding._loops:  # type: ignore[attr-defined]
         loop.cancel()
     feeding, worker = second.tasks.feeding, first.tasks.feeding.worker  # type: ignore[attr-defined]
+    take_over, open_then = feeding._take_over, []
+
+    async def look_first(kept: Any) -> None:
+        open_then.append(list(await second.approvals.pending()))
+        await take_over(kept)
+
+    feeding._take_over = look_first
     second.tasks.open()
     await feeding._look_around()
     feeding._seen[worker] = feeding._seen[worker][0], float("-inf")
     await feeding._look_around()
+    # Closed before it is asked anew: else the new question was closed with the old one.
+    assert open_then == [[]]
     again = asked
     async with asyncio.timeout(BOUND):
         while again.token == asked.token:

@@ -288,9 +288,10 @@ class Feeding:
         await self._look_at_own()
         for worker in self._find_dead(await storage.beat(self.worker)):
             inherited = await storage.inherit(worker, self.worker)
+            # Before one of them asks anew: that question is open for the same task.
+            await self._close_questions({kept.state.id for kept in inherited})
             for kept in inherited:
                 await self._take_over(kept)
-            await self._close_questions({kept.state.id for kept in inherited})
         self.backlog.is_due = True
         self._news.set()
 
