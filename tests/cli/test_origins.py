@@ -106,3 +106,14 @@ def test_an_unknown_key_of_a_script(command: Command, place: Path, text: str, ne
     ended = command("--tools", TOOLS, "chat", "--script", "talk.yaml", "hi")
     assert ended.code == 2
     assert f"; did you mean {near!r}?" in ended.err
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to("nowhere"), os.mkfifo])
+def test_settings_that_are_no_file_are_not_passed_over(
+    command: Command, place: Path, make: Callable[[Path], object]
+) -> None:
+    """A link that leads nowhere, say, has lost the settings that it was made for."""
+    make(place / "tool-engine.toml")
+    ended = command("--tools", TOOLS, "list")
+    assert ended.code == 2
+    assert "tool-engine.toml is no file; put the settings there, or move it away" in ended.err

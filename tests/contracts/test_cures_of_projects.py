@@ -19,6 +19,7 @@ SETTINGS = "cli/settings_file.py: "
 ONE_FILE = SETTINGS + "keep them in one of the two files"
 TABLE = SETTINGS + "write them below …"
 EXAMPLE = SETTINGS + "write … = …"
+NO_FILE = SETTINGS + "put the settings there, or move it away"
 PYPROJECT, OWN = "pyproject.toml", "tool-engine.toml"
 FILES = [
     (ONE_FILE, {PYPROJECT: "[tool.tool-engine]", OWN: ""}, {PYPROJECT: "", OWN: ""}),
@@ -44,7 +45,7 @@ LINES = [
      ["-C empty --tools ../tools list", "-C empty init", "-C empty list"]),
 ]  # fmt: skip
 IN_PLACE = "cli/project/init_command.py: move away what is in its place"
-TRIED = {IN_PLACE, EXAMPLE} | {row[0] for row in (*FILES, *LINES)}
+TRIED = {IN_PLACE, EXAMPLE, NO_FILE} | {row[0] for row in (*FILES, *LINES)}
 
 
 @pytest.fixture
@@ -134,3 +135,16 @@ def test_what_is_in_its_place(place: Path, capsys: pytest.CaptureFixture[str]) -
     assert names_cure(IN_PLACE, message), message
     (place / "tests").rename(place / "elsewhere")
     assert said("init", capsys) == (0, "")
+
+
+def test_settings_that_are_no_file(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both ways out: what is in the way is moved, or becomes what it stands for."""
+    (place / OWN).symlink_to("kept.toml")
+    code, message = said("list", capsys)
+    assert code == 2
+    assert names_cure(NO_FILE, message), message
+    (place / "kept.toml").write_text("recursive = false\n")
+    assert said("list", capsys) == (0, "")
+    (place / "kept.toml").unlink()
+    (place / OWN).unlink()
+    assert said("list", capsys) == (0, "")

@@ -6,6 +6,7 @@ folder and no other one: a file above it may be another user's, and servers are 
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -71,8 +72,13 @@ def read_settings_file() -> SettingsFile | None:
     """Return the settings of the project in the current folder; None: it has none.
 
     Raises:
-        CommandError: A file cannot be read, there are two, or a setting is unknown or wrong.
+        CommandError: A file cannot be read, or is none; there are two; a setting is unknown or
+            wrong.
     """
+    if os.path.lexists(OWN_FILE) and not Path(OWN_FILE).is_file():
+        raise CommandError(
+            f"{OWN_FILE} is no file; put the settings there, or move it away", error_type=_BAD
+        )
     own, project = _read_table(OWN_FILE, ()), _read_table(PROJECT_FILE, ("tool", "tool-engine"))
     if own is None or project is None:
         found = own or project
