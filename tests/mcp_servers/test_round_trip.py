@@ -57,3 +57,27 @@ async def test_what_comes_back_is_what_went_out(tmp_path: Path, revision: str) -
                     if getattr(sent, field) != getattr(back, field, None):
                         differ[name, field] = getattr(sent, field), getattr(back, field, None)
     assert differ == {}
+
+
+SECRET = """
+name: login
+description: Log in.
+parameters:
+  - {name: user, type: string, required: true, description: Who}
+  - {name: pin, type: string, required: true, secret: true, description: The PIN}
+entry: {type: builtin, handler: echo}
+"""
+
+
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
+async def test_what_is_secret_at_a_server_is_secret_in_front_of_it(
+    tmp_path: Path, revision: str
+) -> None:
+    (tmp_path / "login.yaml").write_text(SECRET)
+    async with ToolEngine(ToolEngineConfig(str(tmp_path))) as own, ToolEngine() as gateway:
+        source = MCPSource("own", in_memory=MCPServer(own), revision=revision)
+        await gateway.add_source(source)
+        result = await gateway.execute("login", {"user": "me", "pin": "pin-4711-4711"})
+        assert result.is_success, result.error
+        records = [*await gateway.query_call_records(), *await own.query_call_records()]
+    assert [each.params for each in records] == 2 * [{"user": "me", "pin": "[hidden]"}]

@@ -124,7 +124,7 @@ def test_fresh_copies(format_name: str) -> None:
     ("fields", "annotations"),
     [
         ({}, None),
-        ({"effect": "read"}, {"readOnlyHint": True, "idempotentHint": True}),
+        ({"effect": "read"}, {"readOnlyHint": True}),
         ({"effect": "write"}, {"readOnlyHint": False}),
         (
             {"effect": "write", "idempotent": True},

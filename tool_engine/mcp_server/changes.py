@@ -35,9 +35,13 @@ _KINDS: Final = (
 )
 _PAUSE: Final = 0.02
 """Seconds in which changes become one notice: a reload of a folder is many events."""
+_TURNS: Final = 3
+"""Turns of the loop until a notice is with the transport of each who listens."""
 _LONGEST_SEND: Final = 5.0
 """Seconds that one client may take for a notice; then it is left to its timeout."""
 
+_MOST_LISTENERS: Final = 20_000
+"""The most streams of notices, of all clients; `max_open` bounds those of one."""
 _MOST_WATCHED: Final = 1_000
 """The most resources that one connection or stream hears of."""
 
@@ -83,7 +87,9 @@ class Changes:
         self._last: list[Any] = []
         """The lists as clients have heard of them last."""
         self._bus = InMemorySubscriptionBus()
-        self._listen = ListenHandler(self._bus, max_subscriptions=10_000, max_buffered_events=16)
+        self._listen = ListenHandler(
+            self._bus, max_subscriptions=_MOST_LISTENERS, max_buffered_events=16
+        )
         self._connected: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         """The connections of older clients, with what sends on each."""
         self._watched: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
@@ -164,14 +170,19 @@ class Changes:
             self._telling = asyncio.get_running_loop().create_task(self._tell_clients())
 
     async def _tell_clients(self) -> None:
+        pause, clock = _PAUSE, asyncio.get_running_loop().time
         try:
             while self._has_changed:
-                await asyncio.sleep(_PAUSE)
-                self._has_changed = False
+                await asyncio.sleep(pause)
+                self._has_changed, begun = False, clock()
                 for place, watched in enumerate(self._lists):
                     before, self._last[place] = self._last[place], watched.read_for_all()
                     if before != self._last[place]:
                         await self._tell_of_list(watched)
+                # Meanwhile those who listen are told: ten thousand take a second of the loop.
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
+                pause = max(_PAUSE, clock() - begun)
         finally:
             self._telling = None
 

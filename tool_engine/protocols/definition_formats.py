@@ -10,11 +10,12 @@ import pickle
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, cast
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.json.secret_schema import mark_secrets
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.reply import ReplyFinding
@@ -152,6 +153,7 @@ class MCPDefinitions(DefinitionWriter):
 
     def _describe_output(self, tool: Tool) -> dict[str, Any]:
         described = self._describe_tool(tool, "inputSchema")
+        described["inputSchema"] = mark_secrets(described["inputSchema"], tool.secret_names)
         output = copy_plain(tool.output) or {}
         if output.get("type") == "object":
             described["outputSchema"] = output
@@ -166,17 +168,33 @@ class MCPDefinitions(DefinitionWriter):
             described["annotations"] = annotations
         return described
 
+    def _find_changes(self, tool: Tool) -> Iterator[ReplyFinding]:
+        yield from super()._find_changes(tool)
+        if (tool.output or {}).get("type", "object") != "object":
+            yield ReplyFinding(
+                error_type="rewritten",
+                tool_name=tool.name,
+                message="output: MCP before 2026-07-28 has objects alone: there it is `result` of "
+                "an object",
+            )
+        for each in tool.parameters:
+            if each.secret and each.has_default:
+                yield ReplyFinding(
+                    error_type="dropped",
+                    tool_name=tool.name,
+                    message=f"parameters.{each.name}.default: a secret is not told; it holds where "
+                    "the tool runs",
+                )
+
 
 def _list_hints(tool: Tool) -> dict[str, Any] | None:
     """Return the hints that the definition gives, and those that follow from it; None: none."""
-    given = tool.annotations
     hints: dict[str, Any] = {}
     if tool.effect != "unknown":
         hints["readOnlyHint"] = tool.effect == "read"
-    # Of a tool that reads it says nothing; a list that came in without it comes back so.
-    if tool.idempotent or (tool.effect == "read" and given is None):
+    if tool.idempotent:
         hints["idempotentHint"] = True
-    return (hints or None) if given is None else {**hints, **given}
+    return (hints or None) if tool.annotations is None else {**hints, **tool.annotations}
 
 
 def _make_writer(format_name: str) -> DefinitionWriter:

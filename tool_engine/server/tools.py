@@ -15,6 +15,7 @@ from tool_engine.access.problem import Problem
 from tool_engine.catalog.definition.showing import show_case
 from tool_engine.engine import ToolEngine
 from tool_engine.model.checks.nearness import find_near
+from tool_engine.model.json.secret_schema import mark_secrets
 from tool_engine.model.tool import Tool
 from tool_engine.server.endpoint import Sized
 from tool_engine.server.operation import Asked, Reply, serve_at
@@ -231,7 +232,7 @@ def _describe_tool(tool: Tool) -> ToolDetails:
         audience=sorted(tool.audience),
         is_idempotent=tool.idempotent,
         timeout=tool.timeout,
-        input_schema=tool.parameters_schema,
+        input_schema=mark_secrets(tool.parameters_schema, tool.secret_names),
         output_schema=tool.output or None,
         examples=[show_case(tool, each) for each in tool.examples],
         definition_hash=tool.definition_hash,

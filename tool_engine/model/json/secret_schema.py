@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from tool_engine.model.json.references import split_pointer
@@ -38,6 +38,21 @@ def write_only_names(schema: Any) -> Iterator[str]:
 def is_write_only(schema: Any) -> bool:
     """True if a value of the schema is secret, or parts of it that have no name."""
     return _is_write_only(schema, _name_schemas(schema))
+
+
+def mark_secrets(schema: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return the schema of a tool's arguments in which the named ones are `writeOnly`.
+
+    A list of parameters says it in a word of its own, `secret`, which no other program knows.
+    """
+    properties = schema.get("properties")
+    if not names or not isinstance(properties, dict):
+        return schema
+    marked = {
+        name: {**each, "writeOnly": True} if name in names and isinstance(each, dict) else each
+        for name, each in properties.items()
+    }
+    return {**schema, "properties": marked}
 
 
 def _name_schemas(schema: Any) -> dict[str, list[Any]]:
