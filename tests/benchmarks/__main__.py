@@ -39,6 +39,7 @@ from tests.benchmarks.outputs import outputs
 from tests.benchmarks.peers import peer_rows
 from tests.benchmarks.protocols import protocols
 from tests.benchmarks.records import records
+from tests.benchmarks.returning import returning
 from tests.benchmarks.rows import Row, add, add_suspending
 from tests.benchmarks.searching import searching
 from tests.benchmarks.serving import serving
@@ -162,6 +163,7 @@ async def main() -> bool:
         kept &= await asyncio.to_thread(studio)
         kept &= await listening()
         kept &= await clients(str(directory / "clients"))
+        kept &= await returning(str(directory / "returning"))
         kept &= await starting(str(directory / "starting"))
 
         kept &= await loading(directory / "many")
