@@ -26,10 +26,11 @@ from tool_engine import (
 from tool_engine.cli.mcp.import_word import write_tool
 from tool_engine.model.json.secret_schema import mark_secrets
 from tool_engine.protocols import definition_findings
+from tool_engine.visible import without_unseen
 
 CARRIED = ("description", "title", "output", "effect", "idempotent", "secret_names")
-TEXTS = st.text(st.characters(exclude_categories=["C"]), max_size=40)
-"""What no one sees is left out of the descriptions of others."""
+TEXTS = st.text(max_size=40).map(without_unseen).map(str.strip).filter(bool)
+"""What cannot be seen is left out of the descriptions of others."""
 OUTPUTS: list[dict[str, Any]] = [
     {},
     {"output": {"type": "object", "properties": {"r": "string"}}},
@@ -44,13 +45,13 @@ def tools(draw: st.DrawFn) -> dict[str, Any]:
     """A definition of anything that MCP carries, and some of what it does not."""
     definition = draw(definitions())
     for each in definition["parameters"]:
-        each["description"] = draw(TEXTS.map(str.strip).filter(bool))
+        each["description"] = draw(TEXTS)
         each["secret"] = draw(st.booleans())
         if not each.get("required") and each["type"] == "string" and draw(st.booleans()):
             each["default"] = "a"
     return {
         **definition,
-        "description": draw(TEXTS.map(str.strip).filter(bool)),
+        "description": draw(TEXTS),
         **draw(st.sampled_from([{}, {"title": "A title"}, {"timeout": 3, "tags": ["one"]}])),
         **draw(st.sampled_from([{"effect": each} for each in ("read", "write", "unknown")])),
         **draw(st.sampled_from([{}, {"idempotent": True}])),

@@ -189,11 +189,16 @@ async def test_names_that_are_written_alike_here_stay_apart(engine: ToolEngine) 
 async def test_descriptions_are_plain_and_short(engine: ToolEngine) -> None:
     """Nothing unseen reaches a model, and no book."""
     text = "Buy\u202e\u200b now\x1b[2J\n" + "x" * 10_000
-    await add(engine, Shop(tool("buy", description=text)))
+    await add(
+        engine,
+        Shop(tool("buy", description=text), tool("warn", description="\u26a0\ufe0f Ends it.")),
+    )
+    assert not engine.get_or_raise("warn").findings
     buy = engine.get_or_raise("buy")
     assert buy.description.startswith("Buy now[2J\nxxx")
     assert len(buy.description) == 4_000
     assert any("10,0" in str(each) for each in buy.findings)
+    assert any("cannot be seen in its description was left out" in each for each in buy.findings)
 
 
 @pytest.mark.parametrize("settings", [{}, {"command": ["x"], "url": "http://127.0.0.1:1/"}])

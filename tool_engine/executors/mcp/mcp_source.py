@@ -230,7 +230,11 @@ def make_listed(listed: Mapping[str, Any], settings: MCPServerSettings) -> Liste
     if isinstance(schema, dict) and not _SAYING.intersection(schema):
         # It names no argument at all, which says that it takes any.
         entry["inputSchema"] = {**schema, "additionalProperties": True}
-    text = without_unseen(str(entry.get("description") or ""))
+    said = str(entry.get("description") or "")
+    text = without_unseen(said)
+    # The selector of an emoji's form is no more than that.
+    if text != said and visible(said, keeps_lines=True) != said:
+        notes.append("what cannot be seen in its description was left out")
     if len(text) > LONGEST_DESCRIPTION:
         notes.append(
             f"its description has {len(text):,} characters, of which the first "
