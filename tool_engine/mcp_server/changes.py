@@ -36,7 +36,7 @@ _KINDS: Final = (
 _PAUSE: Final = 0.02
 """Seconds in which changes become one notice: a reload of a folder is many events."""
 _TURNS: Final = 3
-"""Turns of the loop until a notice is with the transport of each who listens."""
+"""Turns of the loop until a notice is with the transport of each listener."""
 _LONGEST_SEND: Final = 5.0
 """Seconds that one client may take for a notice; then it is left to its timeout."""
 
@@ -179,7 +179,7 @@ class Changes:
                     before, self._last[place] = self._last[place], watched.read_for_all()
                     if before != self._last[place]:
                         await self._tell_of_list(watched)
-                # Meanwhile those who listen are told: ten thousand take a second of the loop.
+                # Meanwhile the listeners are told: ten thousand take a second of the loop.
                 for _ in range(_TURNS):
                     await asyncio.sleep(0)
                 pause = max(_PAUSE, clock() - begun)
