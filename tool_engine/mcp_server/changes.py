@@ -179,7 +179,7 @@ class Changes:
                     before, self._last[place] = self._last[place], watched.read_for_all()
                     if before != self._last[place]:
                         await self._tell_of_list(watched)
-                # Meanwhile the listeners are told: ten thousand take a second of the loop.
+                # Meanwhile the listeners are sent it: ten thousand take a second of the loop.
                 for _ in range(_TURNS):
                     await asyncio.sleep(0)
                 pause = max(_PAUSE, clock() - begun)
