@@ -24,7 +24,7 @@ from tool_engine import (
     TooManyTasksError,
 )
 
-LONGER = "background/feeding.py: start it with a longer one"
+LONGER = "background/runner.py: start it with a longer one"
 AGAIN = "background/run.py: start it again"
 FORGOTTEN = (
     "background/tasks.py: a task is forgotten once its ttl is over: start it again, or list the "
@@ -33,8 +33,8 @@ FORGOTTEN = (
 GOES_ON = "background/tasks.py: it goes on: wait longer, or cancel it"
 RUN_HERE = "background/tasks.py: let this engine run tasks, with run_tasks=True"
 OF_PROGRAM = (
-    "background/tasks.py: make the call with context.call or session.execute, or start the task in "
-    "your program"
+    "background/new_task.py: make the call with context.call or session.execute, or start the task "
+    "in your program"
 )
 ONE_KEY = "background/tasks.py: use one key for one call"
 REQUIRED = "calls/plan.py: start it with engine.start(…, ...)"
