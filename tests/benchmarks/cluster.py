@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any
 
 from tests.benchmarks import report
+from tests.benchmarks.cluster_faults import measure_faults
 from tests.benchmarks.measure import measure
 from tests.benchmarks.rows import Row, add
 from tool_engine import ClusterConfig, ConcurrencyConfig, ToolEngine, ToolEngineConfig
@@ -62,7 +63,8 @@ async def cluster(_directory: str = "") -> bool:
         kept = await _measure_alone(url)
         moved = await _measure_moved(url)
         kept &= report.budget("an idle unit moved, p50", moved, MOVED_BUDGET, " ms")
-        return kept & await _measure_contended(url)
+        kept &= await _measure_contended(url)
+        return kept & await measure_faults(server)
 
 
 async def _measure_alone(url: str) -> bool:

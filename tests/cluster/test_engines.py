@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import generate_latest
 
 from tests import warm
 from tests.cluster.conftest import TTL, Make, Service
@@ -25,6 +26,7 @@ from tool_engine import (
     ToolExecutionContext,
 )
 from tool_engine.admission import ToolConcurrencyController
+from tool_engine.observability.prometheus import instrument
 
 STILL = 1.1 * TTL
 
@@ -258,6 +260,13 @@ async def test_what_can_be_seen_of_a_cluster(make: Make, service: Service, url: 
         warm.run, ["-m", "tool_engine", "--cluster", url, "cluster", "status"]
     )
     assert "bucket:ai\t2\t2\t2\t-" in ended.stdout, ended
+    with instrument(first) as metrics:
+        text = generate_latest(metrics.registry).decode()
+    assert 'tool_bucket_leased_count{bucket="ai"} 2.0' in text
+    assert "tool_cluster_connected 1.0" in text
+    assert "tool_cluster_waiting 1.0" in text
+    assert "tool_cluster_lost_total 0.0" in text
+    assert first.cluster.count()["statements"] > 1
     service.gate.set()
     await asyncio.gather(*calls)
     said = await second.cluster.explain(call_id)

@@ -12,7 +12,6 @@ from doing anything else for that many seconds. It ends with its input.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import sys
 import time
@@ -22,7 +21,7 @@ from tool_engine.admission.cluster.cluster_limits import limits_of
 from tool_engine.admission.cluster.controller import ClusterController
 from tool_engine.admission.cluster.member import ClusterMember
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import LeaseLostError
+from tool_engine.errors import ClusterUnavailableError, LeaseLostError
 
 
 async def work(words: list[str]) -> None:
@@ -39,17 +38,23 @@ async def work(words: list[str]) -> None:
     async def call(conversation: str) -> None:
         context = ToolExecutionContext(conversation_id=conversation)
         while True:
-            # The next one is another call.
-            with contextlib.suppress(LeaseLostError):
-                async with controller.slot("ai", context=context) as slot:
-                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                    writer.write(f"{name} {conversation} {slot.acquired_at}\n".encode())
-                    await reader.readline()
-                    await asyncio.sleep(seconds)
-                    # What the provider has not heard of has not ended for it.
-                    writer.write_eof()
-                    await reader.read()
-                    writer.close()
+            try:
+                await call_once(context, conversation)
+            except LeaseLostError:
+                pass  # the next one is another call
+            except ClusterUnavailableError:
+                await asyncio.sleep(0.05)  # its database was away for longer than the ttl
+
+    async def call_once(context: ToolExecutionContext, conversation: str) -> None:
+        async with controller.slot("ai", context=context) as slot:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"{name} {conversation} {slot.acquired_at}\n".encode())
+            await reader.readline()
+            await asyncio.sleep(seconds)
+            # What the provider has not heard of has not ended for it.
+            writer.write_eof()
+            await reader.read()
+            writer.close()
 
     async def block(is_last: bool) -> None:
         async with controller.slot("ai") as slot:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 from weakref import WeakSet
 
@@ -90,7 +91,7 @@ class PrometheusMetrics:
         """Return the metrics without values, reading nothing."""
         yield from self._counters.describe()
         engine = (*CONTROLLER_SERIES, *LIMIT_SERIES, *ENGINE_SERIES, *BUCKET_SERIES)
-        for series in (*engine, *FLEET_SERIES):
+        for series in (*engine, *FLEET_SERIES, *CLUSTER_SERIES):
             yield _make_family(series)
         yield _make_family(UP_SERIES)
 
@@ -108,6 +109,8 @@ class PrometheusMetrics:
         if figures.fleet is not None:
             for series in FLEET_SERIES:
                 yield _make_family(series, getattr(figures.fleet, series.field))
+        for series in CLUSTER_SERIES if figures.cluster else ():
+            yield _make_family(series, figures.cluster[series.field])
         buckets = self._merge_labels(figures.buckets)
         for series in BUCKET_SERIES:
             family = _make_family(series)
@@ -233,6 +236,7 @@ BUCKET_SERIES: Final = (
     Series("current", "tool_bucket_concurrent_count", "Slots of the bucket in use."),
     Series("limit", "tool_bucket_concurrent_limit", "Slots of the bucket, where it is limited."),
     Series("queue", "tool_bucket_queue_length", "Calls that wait for the bucket."),
+    Series("leased", "tool_bucket_leased_count", "Units of the cluster that this process has."),
     Series("utilization", "tool_bucket_utilization_ratio", "Slots in use per slot there is."),
 )
 """By the keys of `get_bucket_metrics()`; each has the label `bucket`."""
@@ -250,6 +254,14 @@ FLEET_SERIES: Final = (
     Series("running", "tool_fleet_running_calls", "Calls that are with a worker."),
 )
 """By the fields of `FleetSnapshot`, where the engine has a fleet."""
+
+CLUSTER_SERIES: Final = (
+    Series("connected", "tool_cluster_connected", "1: this process has its cluster's database."),
+    Series("waiting", "tool_cluster_waiting", "Calls that wait for units of other processes."),
+    Series("statements", "tool_cluster_statements_total", "Statements sent to coordinate."),
+    Series("lost", "tool_cluster_lost_total", "Calls that ended as `lease_lost`."),
+)
+"""Of an engine that shares limits: see `ClusterView.count`."""
 
 UP_SERIES: Final = Series(
     "up", "tool_engine_up", "1: the engine could be read; 0: its event loop is blocked."
@@ -273,6 +285,8 @@ class Figures(NamedTuple):
     """`tools` and `load_errors`: how many there are."""
     fleet: Any = None
     """Its `FleetSnapshot`; None: it has no fleet."""
+    cluster: Mapping[str, Any] = MappingProxyType({})
+    """What this process does in its cluster; empty: it is in none."""
 
 
 # A controller lives on one event loop and must not be read from elsewhere while that runs.
@@ -313,13 +327,17 @@ class EngineReader:
         engine = self._engine
         controller = engine.controller
         loaded = {"tools": len(engine.index), "load_errors": len(engine.load_errors)}
-        fleet = getattr(engine, "fleet", None)
+        fleet, view = getattr(engine, "fleet", None), getattr(engine, "cluster", None)
+        buckets, cluster = controller.get_bucket_metrics(), {} if view is None else view.count()
+        for name, values in buckets.items():
+            values["leased"] = cluster.get("units", {}).get(f"bucket:{name}")
         return Figures(
             controller.get_metrics(),
-            controller.get_bucket_metrics(),
+            buckets,
             controller.config,
             loaded,
             None if fleet is None else fleet.snapshot(),
+            cluster,
         )
 
 

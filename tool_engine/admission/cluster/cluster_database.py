@@ -161,6 +161,8 @@ class ClusterConnection:
         self._connection = connection = await _open_session(self._url)
         try:
             if not self._is_checked:
+                if await _is_shared(connection, self._url):
+                    raise _say_shared()
                 await self._prepare_database(connection, first_state)
             connection.add_termination_listener(self._hear_end)
             lock = f"SELECT pg_advisory_lock_shared({lock_of(life)})"
@@ -182,6 +184,11 @@ class ClusterConnection:
             OSError: It cannot be reached, or says something else.
         """
         self._connection = await _open_session(self._url)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended, as far as it is known."""
+        return self._connection is not None
 
     @property
     def _open_connection(self) -> Any:
@@ -288,11 +295,7 @@ class ClusterConnection:
             async with asyncio.timeout(PATIENCE):
                 await self._echo
         except TimeoutError:
-            raise ConfigurationError(
-                "notifications of the cluster's database do not arrive: there is a pooler in "
-                "between that shares sessions; give the URL of the server itself, or of a pool of "
-                "sessions"
-            ) from None
+            raise _say_shared() from None
 
     def _hear_note(self, _connection: Any, _pid: int, _channel: str, text: str) -> None:
         if text == "echo":
@@ -343,6 +346,31 @@ async def _open_session(url: str | Callable[[], str]) -> Any:
         if mode != FALLS_BACK or _NO_ENCRYPTION not in str(error):
             raise
     return await asyncpg.connect(**{**arguments, "ssl": False}, timeout=PATIENCE)
+
+
+def _say_shared() -> ConfigurationError:
+    return ConfigurationError(
+        "sessions of the cluster's database are shared: there is a pooler in between in its "
+        "transaction mode; give the URL of the server itself, or of a pool in session mode"
+    )
+
+
+async def _is_shared(connection: Any, url: str | Callable[[], str]) -> bool:
+    """Return whether a pooler gives the server's session of a connection to others, too."""
+    ask = "SELECT pg_backend_pid()"
+    pid = await connection.fetchval(ask, timeout=PATIENCE)
+    if pid == connection.get_server_pid():
+        return False  # it speaks with the server itself
+    # Between two statements another connection is given the session, or this one another session.
+    other = await _open_session(url)
+    try:
+        async with asyncio.timeout(PATIENCE), other.transaction():
+            found = [await other.fetchval(ask), await connection.fetchval(ask)]
+            return bool(found[0] == pid or found[1] != pid)
+    except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError):
+        return True  # a statement was prepared in another session
+    finally:
+        other.terminate()
 
 
 def _read_url(url: str | Callable[[], str]) -> tuple[dict[str, Any], str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -173,6 +174,16 @@ class ClusterView:
 
     def __init__(self, member: ClusterMember) -> None:
         self._member = member
+
+    def count(self) -> dict[str, Any]:
+        """Return figures of this process, without asking the database.
+
+        Returns:
+            `connected` (1 or 0), `waiting` (calls that wait for other processes), `statements` and
+            `lost` (calls that ended as `lease_lost`) since the start, and `units` that it has, in
+            use or not, by resource.
+        """
+        return self._member.count()
 
     async def snapshot(self) -> ClusterSnapshot:
         """Return who holds what in all processes, and who waits.

@@ -133,6 +133,8 @@ class ClusterMember:
         """Why the cluster does not take this process; None: it does."""
         self._sure_until = math.inf
         """Until when no look at the clock is needed."""
+        self.lost = 0
+        """How many calls have lost their units since the start."""
         self.statements = 0
         """How many statements were sent since the start."""
 
@@ -317,6 +319,7 @@ class ClusterMember:
             self.lost_slots[slot] = self._count
             numbers.append(self._count)
         if slots:
+            self.lost += len(slots)
             _log.warning("cluster_leases_lost", calls=len(slots))
             self.on_lost(slots)
         return numbers
@@ -359,6 +362,18 @@ class ClusterMember:
             if waiter.call_id == call_id:
                 return self._holder.life, number
         return None
+
+    def count(self) -> dict[str, Any]:
+        """Return figures of this process: see `ClusterView.count`."""
+        limits, accounts = self._holder.limits, self._holder.accounts
+        units = {r: account.out for r, account in accounts.items() if not is_rate(r)}
+        return {
+            "connected": int(self._connection.is_open),
+            "waiting": len(self._waiters),
+            "statements": self.statements,
+            "lost": self.lost,
+            "units": {f"bucket:{name}": 0 for name in limits.buckets} | units,
+        }
 
     def describe_trouble(self) -> str:
         """Return what the last try to connect said."""

@@ -1,0 +1,86 @@
+"""May there be a pooler between a process and the database of its cluster?"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import Make
+from tests.cluster.crew import BOUND
+from tests.postgres import PostgresServer
+from tool_engine.errors import ConfigurationError
+
+NOBODY = 65534
+Pool = Callable[[str], Awaitable[str]]
+
+
+@pytest.fixture
+async def pool(postgres_server: PostgresServer, url: str, tmp_path: Path) -> AsyncIterator[Pool]:
+    """Starts a pgbouncer of a mode; the URL of the database behind it."""
+    found = shutil.which("pgbouncer")
+    if found is None:
+        pytest.skip("pgbouncer is not installed")
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    running = AsyncExitStack()
+
+    async def start(mode: str) -> str:
+        (tmp_path / "users").write_text(f'"owner" "{postgres_server.password}"\n')
+        port = postgres_server.port + 1
+        settings = {
+            "listen_addr": "127.0.0.1",
+            "listen_port": port,
+            "auth_type": "scram-sha-256",
+            "auth_file": tmp_path / "users",
+            "pool_mode": mode,
+            "default_pool_size": 3,
+            "ignore_startup_parameters": "extra_float_digits",
+            "unix_socket_dir": "",
+        }
+        lines = [f"{name} = {value}" for name, value in settings.items()]
+        server = f"tests = host=127.0.0.1 port={postgres_server.port} dbname=tests"
+        (tmp_path / "settings").write_text(
+            "\n".join(["[databases]", server, "[pgbouncer]", *lines]) + "\n"
+        )
+        process = await asyncio.create_subprocess_exec(
+            *(found, str(tmp_path / "settings")),
+            user=NOBODY,
+            group=NOBODY,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        running.push_async_callback(process.wait)
+        running.callback(process.kill)
+        async with asyncio.timeout(BOUND):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                except OSError:
+                    await asyncio.sleep(0.02)
+                else:
+                    writer.close()
+                    return url.replace(f":{postgres_server.port}/", f":{port}/")
+
+    async with running:
+        yield start
+
+
+async def test_a_pool_of_sessions(pool: Pool, make: Make) -> None:
+    engine = make(url=await pool("session"))
+    await engine.load()
+    async with asyncio.timeout(BOUND), engine.controller.slot("ai"):
+        pass
+    await engine.close()
+
+
+async def test_a_pool_of_transactions(pool: Pool, make: Make) -> None:
+    """It works as long as hardly anybody uses it, and then a lock is another one's."""
+    engine = make(url=await pool("transaction"))
+    with pytest.raises(ConfigurationError, match="or of a pool in session mode"):
+        await engine.load()
