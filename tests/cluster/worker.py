@@ -24,7 +24,7 @@ from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ClusterUnavailableError, LeaseLostError
 
 
-async def work(words: list[str]) -> None:
+async def work(words: list[str]) -> None:  # noqa: C901 - all of one program
     url, name, strategy = words[0], words[1], words[7]
     port, callers, seconds, grace = int(words[2]), int(words[3]), float(words[4]), float(words[6])
     cluster = ClusterConfig(url=url, revision=1, **json.loads(words[5]))
