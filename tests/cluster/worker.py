@@ -15,6 +15,8 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 from tool_engine import ClusterConfig, ToolExecutionContext
 from tool_engine.admission.cluster.cluster_limits import limits_of
@@ -24,60 +26,76 @@ from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ClusterUnavailableError, LeaseLostError
 
 
-async def work(words: list[str]) -> None:  # noqa: C901 - all of one program
-    url, name, strategy = words[0], words[1], words[7]
-    port, callers, seconds, grace = int(words[2]), int(words[3]), float(words[4]), float(words[6])
-    cluster = ClusterConfig(url=url, revision=1, **json.loads(words[5]))
-    config = ConcurrencyConfig(
-        max_concurrent=100, queue_timeout=None, strategy=strategy, cluster=cluster
-    )
-    limits = limits_of(config, cluster)
-    member = ClusterMember(url, "tests", name, limits, grace=grace, ttl=3.0)
-    controller = ClusterController(config, member)
+class Caller:
+    """Makes the calls of a process.
 
-    async def call(conversation: str) -> None:
-        context = ToolExecutionContext(conversation_id=conversation)
+    Args:
+        controller: What gives slots.
+        name: What the process is called.
+        port: The provider's.
+    """
+
+    def __init__(self, controller: ClusterController, name: str, port: int) -> None:
+        self.controller, self.name, self.port = controller, name, port
+        self.ended = asyncio.Semaphore(0)
+        """Released by each call that blocks nothing."""
+
+    async def call_again_and_again(self, conversation: str, seconds: float) -> None:
+        """Call, for ever; each call takes that long."""
         while True:
             try:
-                await call_once(context, conversation)
+                await self._call(conversation, asyncio.sleep, seconds)
             except LeaseLostError:
                 pass  # the next one is another call
             except ClusterUnavailableError:
                 await asyncio.sleep(0.05)  # its database was away for longer than the ttl
 
-    async def call_once(context: ToolExecutionContext, conversation: str) -> None:
-        async with controller.slot("ai", context=context) as slot:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(f"{name} {conversation} {slot.acquired_at}\n".encode())
+    async def call_and_end(self) -> None:
+        """Call once, for a moment."""
+        await self._call("c0", asyncio.sleep, 0.0)
+        self.ended.release()
+
+    async def call_and_block(self, others: int, seconds: float) -> None:
+        """Call once, and let nothing else run as soon as so many others have ended."""
+        await self._call("c0", self._block, others, seconds)
+
+    async def _block(self, others: int, seconds: float) -> None:
+        for _ in range(others):
+            await self.ended.acquire()
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            pass
+
+    async def _call(self, conversation: str, work: Callable[..., Any], *arguments: Any) -> None:
+        context = ToolExecutionContext(conversation_id=conversation)
+        async with self.controller.slot("ai", context=context) as slot:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            writer.write(f"{self.name} {conversation} {slot.acquired_at}\n".encode())
             await reader.readline()
-            await asyncio.sleep(seconds)
+            await work(*arguments)
             # What the provider has not heard of has not ended for it.
             writer.write_eof()
             await reader.read()
             writer.close()
 
-    async def block(is_last: bool) -> None:
-        async with controller.slot("ai") as slot:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(f"{name} c0 {slot.acquired_at}\n".encode())
-            await reader.readline()
-            if is_last:
-                for _ in range(callers - 1):
-                    await ended.acquire()
-                until = time.monotonic() + blocks
-                while time.monotonic() < until:
-                    pass
-            writer.write_eof()
-            await reader.read()
-            writer.close()
-        ended.release()
 
-    ended = asyncio.Semaphore(0)
+async def work(words: list[str]) -> None:
+    url, name, strategy = words[0], words[1], words[7]
+    port, callers, seconds, grace = int(words[2]), int(words[3]), float(words[4]), float(words[6])
     blocks = float(words[8])
+    cluster = ClusterConfig(url=url, revision=1, **json.loads(words[5]))
+    config = ConcurrencyConfig(
+        max_concurrent=100, queue_timeout=None, strategy=strategy, cluster=cluster
+    )
+    member = ClusterMember(url, "tests", name, limits_of(config, cluster), grace=grace, ttl=3.0)
+    controller = ClusterController(config, member)
+    caller = Caller(controller, name, port)
     if blocks:
-        calls = [asyncio.create_task(block(number == 0)) for number in range(callers)]
+        coroutines = [caller.call_and_end() for _ in range(callers - 1)]
+        coroutines.append(caller.call_and_block(callers - 1, blocks))
     else:
-        calls = [asyncio.create_task(call(f"c{number % 3}")) for number in range(callers)]
+        coroutines = [caller.call_again_and_again(f"c{n % 3}", seconds) for n in range(callers)]
+    calls = [asyncio.create_task(each) for each in coroutines]
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
     for each in calls:

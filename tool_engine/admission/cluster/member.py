@@ -133,10 +133,8 @@ class ClusterMember:
         """Why the cluster does not take this process; None: it does."""
         self._sure_until = math.inf
         """Until when no look at the clock is needed."""
-        self.lost = 0
-        """How many calls have lost their units since the start."""
-        self.statements = 0
-        """How many statements were sent since the start."""
+        self.lost = self.statements = 0
+        """Since the start: calls that have lost their units, and statements that were sent."""
 
     # What the controller asks: see `interfaces.LeaseSource`.
 
