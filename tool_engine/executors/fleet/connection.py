@@ -42,6 +42,10 @@ _QUIET: Final = {
 _LOOPBACK: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Without it Ray takes this machine's outer address for its node's, and listens on all of them."""
 _SECONDS_TO_JOIN: Final = 60.0
+_SECONDS_TO_CLEAN: Final = 0.3
+"""What guardians have to end what a lost worker ran, before its calls end."""
+_SECONDS_WITHOUT_DRIVER: Final = 1.0
+"""The same where Ray has to notice that the driver is gone."""
 _LONGEST_FOLDER: Final = 40
 """Characters of a folder below which Ray can make its sockets."""
 
@@ -72,6 +76,9 @@ class WorkerOwner(Protocol):
 
     def take(self, answer: Answer | None) -> None:
         """Take an answer or a report; None: one that is none."""
+
+    def note_gone(self) -> None:
+        """Send it no more calls; `lose` follows, when what it ran has ended."""
 
     def lose(self, words: str, *, is_final: bool = False) -> None:
         """Hear that there is no such worker any more; another one would end alike if `is_final`."""
@@ -204,7 +211,23 @@ class FleetConnection:
             owner.note_ready(bytes(said.ready))
         elif said.lost is not None:
             del self.owners[said.worker]
-            owner.lose(said.lost, is_final=said.is_final)
+            self._lose_owners([owner], said.lost, said.is_final, _SECONDS_TO_CLEAN)
+
+    def _lose_owners(
+        self, owners: list[WorkerOwner], words: str, is_final: bool, seconds: float
+    ) -> None:
+        """Say that workers are lost, once the guardians on their nodes have ended what they ran.
+
+        Until then nothing else may have the slots of their calls.
+        """
+        for owner in owners:
+            owner.note_gone()
+
+        def lose_now() -> None:
+            for owner in owners:
+                owner.lose(words, is_final=is_final)
+
+        asyncio.get_running_loop().call_later(seconds, lose_now)
 
     def _stop_joining(self, frames: Frames | None) -> None:
         if not self.is_joined and frames is self._frames and frames is not None:
@@ -247,8 +270,8 @@ class FleetConnection:
             )
         )
         owners, self.owners = self.owners, {}
-        for owner in owners.values():
-            owner.lose(f"the fleet was lost: {why}", is_final=True)
+        words = f"the fleet was lost: {why}"
+        self._lose_owners([*owners.values()], words, True, _SECONDS_WITHOUT_DRIVER)
         if owners:
             _log.warning("fleet_lost", fleet=self.address, reason=why)
 

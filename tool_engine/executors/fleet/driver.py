@@ -151,6 +151,8 @@ class Driver:
             await asyncio.sleep(_PULSE)
             look = asyncio.ensure_future(asyncio.to_thread(_look_around))
             done, _ = await asyncio.wait([look], timeout=_PATIENCE)
+            if self._ended.is_set():
+                return  # Ray is being shut down, and nothing may end this process meanwhile
             if not done or look.exception() is not None:
                 self.say(failed="the head of the fleet does not answer any more")
                 await asyncio.sleep(0.1)

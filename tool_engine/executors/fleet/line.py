@@ -98,7 +98,7 @@ class FleetWorker:
         self.ready: Ready | None = None
         self.capacity = 1
         self.idle_since = 0.0
-        self._wants_context = False
+        self._wants_context = self._is_gone = False
         self._cancelled: dict[int, float] = {}
         """When calls were cancelled that have not ended, by their numbers."""
 
@@ -109,7 +109,7 @@ class FleetWorker:
     @property
     def room(self) -> int:
         """How many calls it can take now."""
-        if self.ready is None or self._is_stubborn():
+        if self.ready is None or self._is_gone or self._is_stubborn():
             return 0
         return self.capacity - len(self.calls)
 
@@ -155,6 +155,10 @@ class FleetWorker:
         else:
             call.succeed(answer.value)
         self._line.note_free(self)
+
+    def note_gone(self) -> None:
+        """Take no more calls: it is lost."""
+        self._is_gone = True
 
     def lose(self, words: str, *, is_final: bool = False) -> None:
         """End all its calls: whether they ran to their end is unknown."""
