@@ -12,9 +12,9 @@ from tool_engine.catalog.generations import ReloadChanges
 from tool_engine.catalog.source_names import check_origin, check_prefix
 from tool_engine.catalog.source_tools import (
     Reading,
-    failed,
+    make_failed_reading,
     read_given,
-    snapshot,
+    take_snapshot,
 )
 from tool_engine.errors import ConfigurationError, EngineClosedError
 from tool_engine.executors.executor_registry import ExecutorRegistry, close_part
@@ -280,7 +280,7 @@ class Follower:
         before = self._reloader.sources.reading_of(self.origin)
         found = await self._ask_in_time()
         if isinstance(found, BaseException):
-            reading = failed(self.origin, found, before)
+            reading = make_failed_reading(self.origin, found, before)
         else:
             check = self._registry.check_entry
             reading = await asyncio.to_thread(read_given, self.origin, found, check, before)
@@ -289,7 +289,7 @@ class Follower:
 
     async def _ask_source(self) -> list[Any] | BaseException:
         try:
-            return snapshot(self.origin, await self.source.read_tools())
+            return take_snapshot(self.origin, await self.source.read_tools())
         except BaseException as error:  # a foreign source may raise anything
             if ends_caller(error):
                 raise

@@ -16,7 +16,7 @@ from tool_engine.catalog.approval.approvals import Approvals
 from tool_engine.catalog.approval.approved_tools import (
     Gate,
     Passed,
-    compare_tools,
+    compare_versions,
 )
 from tool_engine.catalog.approval.lock import default_lock_file
 from tool_engine.catalog.approval.lock_state import LockState, by_key, key_of
@@ -512,7 +512,7 @@ class Reloader:
             if diff is not None and diff.warning is not None:
                 _log.warning("tool_edit", tool=name, message=diff.warning)
             if self._bus.listens_to(ToolEngineEventType.TOOL_UPDATED):
-                diff = compare_tools(old, new) if diff is None else diff
+                diff = compare_versions(old, new) if diff is None else diff
                 self.publish_event(ToolEngineEventType.TOOL_UPDATED, name, new, **diff.to_dict())
         for name in changes["removed"]:
             self.publish_removed(before.get_or_raise(name))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.effort import share_of
-from tool_engine.admission.fairness import join, serve, turn_in_line
+from tool_engine.admission.fairness import count_served, join_line, turn_in_line
 from tool_engine.admission.key import Key
 from tool_engine.admission.waiting import Waiter
 
@@ -44,7 +44,7 @@ class Line:
             self.calls[name] = deque()
 
     def come(self, name: str, cost: int) -> None:
-        join(self.keys[name], self.current)
+        join_line(self.keys[name], self.current)
         self.keys[name].waiting += 1
         self.calls[name].append((self.arrivals, make_call(cost)))
         self.arrivals += 1
@@ -62,7 +62,7 @@ class Line:
         (turn, _), name = min(heads.items())
         _, call = self.calls[name].popleft()
         self.keys[name].waiting -= 1
-        self.current = serve(self.keys[name], call, self.current)
+        self.current = count_served(self.keys[name], call, self.current)
         assert self.current == turn
         return name, call.weight, turn
 
@@ -182,7 +182,7 @@ def test_key_that_was_held_up_makes_up_for_one_turn_only() -> None:
     assert min(heads)[1] == "late"
     call = line.calls["late"].popleft()[1]
     line.keys["late"].waiting -= 1
-    line.current = serve(line.keys["late"], call, line.current)
+    line.current = count_served(line.keys["late"], call, line.current)
     assert line.current == 50
     assert Counter(line.go()[0] for _ in range(10)) == {"a": 5, "late": 5}
 
@@ -202,9 +202,9 @@ def test_heavy_call_is_not_put_off_by_light_ones_of_its_key() -> None:
     heavy, current, served = make_call(3), 0.0, 0
     assert turn_in_line(key, heavy) == 3
     while turn_in_line(key, heavy) > turn_in_line(key, light := make_call(1)):
-        current = serve(key, light, current)
+        current = count_served(key, light, current)
         served += 1
     assert served == 2
-    current = serve(key, heavy, current)
+    current = count_served(key, heavy, current)
     assert current == 3
     assert turn_in_line(key, make_call(1)) == 6

@@ -12,7 +12,7 @@ from tests.admission.conftest import MakeCrew
 from tests.admission.crew import Crew, controller_of
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.snapshot import WaitExplanation
-from tool_engine.admission.view import ServiceTimes, percentile
+from tool_engine.admission.view import ServiceTimes, find_percentile
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from tool_engine.admission.view import ServiceTimes, percentile
 )
 def test_percentile(values: list[float], share: float, expected: float | None) -> None:
     """C25: the value below which that share lies; None when there are no values."""
-    assert percentile(values, share) == expected
+    assert find_percentile(values, share) == expected
 
 
 def test_what_is_left_of_a_call_depends_on_its_age() -> None:

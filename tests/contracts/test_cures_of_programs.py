@@ -24,7 +24,7 @@ from tests.contracts.test_cures_of_executors import (
     tools,
 )
 from tool_engine.executors.commands import shell as hard_links
-from tool_engine.executors.commands.sandbox_launcher import obstacle
+from tool_engine.executors.commands.sandbox_launcher import find_obstacle
 
 __all__ = ["tools"]
 
@@ -45,7 +45,7 @@ FEWER = (
 )
 CHMOD = "executors/commands/program.py: run chmod o-w …"
 TRIED = {LESS, LINK, MISSING, WITHOUT, CHILDREN, FEWER, CHMOD}
-needs_kernel = pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "it can")
+needs_kernel = pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle() or "it can")
 
 
 def shell(tools: Path, **config: Any) -> None:

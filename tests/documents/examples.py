@@ -51,7 +51,7 @@ from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer
 from sybil.parsers.myst import CodeBlockParser
 
 from tests.warm import programs, run
-from tool_engine.executors.commands.sandbox_launcher import obstacle
+from tool_engine.executors.commands.sandbox_launcher import find_obstacle
 
 CLONE = "clone of the project"
 """What a page says at its beginning that needs the project's own files."""
@@ -100,7 +100,7 @@ class DocumentRun:
             SkipParser(),
         )
         # `skip: start if(...)` of a page asks for them.
-        self.document.namespace |= {"obstacle": obstacle, "node": shutil.which("node")}
+        self.document.namespace |= {"find_obstacle": find_obstacle, "node": shutil.which("node")}
 
     def run(self) -> int:
         """Runs every example; returns how many there were."""

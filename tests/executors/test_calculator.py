@@ -21,7 +21,7 @@ from tool_engine.executors.calculator import (
     MAX_LENGTH,
     CalculatorExecutor,
     calculate,
-    evaluate,
+    evaluate_expression,
 )
 from tool_engine.executors.number import CalculationError, max_digits
 from tool_engine.model.call import ToolExecutionContext
@@ -442,7 +442,7 @@ def test_fractions_are_exact(left: Fraction, right: Fraction, symbol: str) -> No
         return
     computed = {"+": left + right, "-": left - right, "*": left * right}.get(symbol)
     expected = left / right if computed is None else computed
-    assert evaluate(expression).number == expected
+    assert evaluate_expression(expression).number == expected
     assert isinstance(calculate(expression), int) == (expected.denominator == 1)
 
 

@@ -260,7 +260,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "close leaves the waiters waiting",
         CONTROLLER,
-        'self._pool.reject_waiter(waiter, refusal.closed("closed"))',
+        'self._pool.reject_waiter(waiter, refusal.make_closed_error("closed"))',
         "pass",
     ),
     Mutation(
@@ -333,7 +333,12 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "        slot.is_gated = True\n        self.refs += 1\n",
         "",
     ),
-    Mutation("the round of fair shares never advances", QUEUE, "self.round = serve(", "serve("),
+    Mutation(
+        "the round of fair shares never advances",
+        QUEUE,
+        "self.round = count_served(",
+        "count_served(",
+    ),
     Mutation(
         "a fair share is not used up", FAIRNESS, "* share.weight - waiter.weight", "* share.weight"
     ),
@@ -371,7 +376,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "a call that collides is not refused",
         POOL,
-        "return refusal.collides(request)",
+        "return refusal.make_collision_error(request)",
         "return None",
         CALLS,
     ),
@@ -381,7 +386,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "a newer call ends no waiting one",
         POOL,
-        "self.reject_waiter(waiter, refusal.superseded(request))\n",
+        "self.reject_waiter(waiter, refusal.make_superseded_error(request))\n",
         "pass\n",
         CALLS,
     ),

@@ -13,7 +13,7 @@ from tests.properties.definition_judge import judge
 from tests.properties.definition_mutants import SAMPLES, mutant
 from tests.properties.definition_reading import differences, read_values, same
 from tool_engine import DefinitionError, ToolConfigLoader
-from tool_engine.catalog.yaml.strict_yaml import parse
+from tool_engine.catalog.yaml.strict_yaml import parse_yaml
 
 
 @pytest.mark.parametrize("text", SAMPLES)
@@ -45,7 +45,7 @@ def test_bytes_are_read_right_or_refused(text: str, data: st.DataObject) -> None
 @given(st.text(alphabet="ab:-[]{}#&*!|>'\"% \n\t,?0.~<1x\\", max_size=40))
 def test_the_value_of_any_text(text: str) -> None:
     """K3: not only tools: whatever text is read has the value of the independent reading."""
-    documents, problems = parse(text, "x")
+    documents, problems = parse_yaml(text, "x")
     if not problems:
         found = [document.value for document in documents]
         assert same(found, read_values(text))

@@ -16,8 +16,8 @@ from tool_engine.protocols.chunks import (
     AmbiguousObject,
     ChunkReader,
     EventStream,
-    field,
     plain,
+    read_field,
     split_chunks,
 )
 
@@ -122,9 +122,11 @@ def test_what_is_no_text_stays() -> None:
 def test_fields_of_mappings_and_objects() -> None:
     """A field is looked up the same way in both; null is as good as missing."""
     message = ChatCompletionMessage(role="assistant", content=None)
-    assert field(message, "role") == field({"role": "assistant"}, "role") == "assistant"
-    assert field(message, "content", "x") == field({"content": None}, "content", "x") == "x"
-    assert field(5, "role") is None
+    assert read_field(message, "role") == read_field({"role": "assistant"}, "role") == "assistant"
+    assert (
+        read_field(message, "content", "x") == read_field({"content": None}, "content", "x") == "x"
+    )
+    assert read_field(5, "role") is None
 
 
 def test_objects_as_plain_values() -> None:

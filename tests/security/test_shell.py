@@ -17,10 +17,10 @@ import pytest
 
 from tests.security.shell_cell import BOUND, PYTHON, Cell
 from tool_engine.executors.commands import sandbox_launcher, shell
-from tool_engine.executors.commands.sandbox_launcher import obstacle
+from tool_engine.executors.commands.sandbox_launcher import find_obstacle
 from tool_engine.executors.commands.shell_entry import ShellPlan
 
-pytestmark = pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "it can")
+pytestmark = pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle() or "it can")
 
 
 async def test_what_a_script_may_do(cell: Cell) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.security.shell_cell import Cell
-from tool_engine.executors.commands.sandbox_launcher import obstacle
+from tool_engine.executors.commands.sandbox_launcher import find_obstacle
 from tool_engine.executors.commands.system_calls import (
     ALLOWED,
     ATTRIBUTES,
@@ -19,7 +19,7 @@ from tool_engine.executors.commands.system_calls import (
     numbers_of,
 )
 
-pytestmark = pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "it can")
+pytestmark = pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle() or "it can")
 
 
 async def test_calls_that_lead_around(cell: Cell) -> None:

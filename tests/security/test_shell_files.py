@@ -9,9 +9,9 @@ import pytest
 
 from tests.security.shell_cell import Cell
 from tool_engine.executors.commands import shell
-from tool_engine.executors.commands.sandbox_launcher import obstacle
+from tool_engine.executors.commands.sandbox_launcher import find_obstacle
 
-pytestmark = pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "it can")
+pytestmark = pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle() or "it can")
 
 
 async def test_no_file_runs_with_the_rights_of_its_owner(cell_anywhere: Cell) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.security.shell_cell import PYTHON, Cell
-from tool_engine.executors.commands.sandbox_launcher import obstacle
+from tool_engine.executors.commands.sandbox_launcher import find_obstacle
 
-pytestmark = pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "it can")
+pytestmark = pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle() or "it can")
 
 ORDINARY = {
     "files": r"""

@@ -33,7 +33,7 @@ from tool_engine import (
     ToolEngineConfig,
     ToolExecutionResult,
 )
-from tool_engine.executors.commands.sandbox_launcher import obstacle
+from tool_engine.executors.commands.sandbox_launcher import find_obstacle
 from tool_engine.session.session import ToolSession
 
 BOUND = 20.0
@@ -420,7 +420,7 @@ async def test_a_quarantined_tool_is_not_approved_by_a_model(tmp_path: Path) -> 
         assert result.error_type == "tool_quarantined"
 
 
-@pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "it can")
+@pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle() or "it can")
 @pytest.mark.parametrize(
     ("write", "is_fine"),
     [
@@ -464,7 +464,7 @@ async def test_scripts(project: Project, write: str, is_fine: bool) -> None:
             assert project.seen() == before
 
 
-@pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "it can")
+@pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle() or "it can")
 @pytest.mark.parametrize(
     "path", ["tools/known.yaml", "shared/linked.yaml", "tools.lock", "code/pack/inner.py"]
 )

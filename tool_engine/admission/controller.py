@@ -360,7 +360,7 @@ class ToolConcurrencyController(KnownArguments):
         self._layout.configure(config)
         for waiter in self._queue.regroup(config, self._view.all_slots(), pool.rank):
             # Limits may have shrunk below the weight of a call, which would wait without an end.
-            error = refusal.impossible(waiter.request, waiter.lane, pool.limit)
+            error = refusal.find_impossible(waiter.request, waiter.lane, pool.limit)
             if error is not None and waiter.resumes is None:
                 pool.reject_waiter(waiter, error)
             elif (lease := waiter.lane.bucket.lease) is not None:
@@ -471,7 +471,7 @@ class ToolConcurrencyController(KnownArguments):
         for lane in list(self._layout.lanes.values()):
             for waiter in lane.waiting_calls():
                 if waiter.resumes is None:
-                    self._pool.reject_waiter(waiter, refusal.closed("closed"))
+                    self._pool.reject_waiter(waiter, refusal.make_closed_error("closed"))
         self._pool.hand_over_all()
         self._pool.wake_idle()
 

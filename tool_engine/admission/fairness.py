@@ -13,7 +13,7 @@ from tool_engine.admission.key import Key
 from tool_engine.admission.waiting import Waiter
 
 
-def join(share: Key, current: float) -> None:
+def join_line(share: Key, current: float) -> None:
     """A call of the key is about to wait; `current` is the round of the call served last.
 
     A key that had nothing to run since an earlier round starts anew: turns cannot be saved up.
@@ -39,7 +39,7 @@ def turn_in_line(share: Key, waiter: Waiter) -> float:
     return max(waiter.due, turn_of(share, 1))
 
 
-def serve(share: Key, waiter: Waiter, current: float) -> float:
+def count_served(share: Key, waiter: Waiter, current: float) -> float:
     """Counts a call that is served now, and returns the round that it is now.
 
     A call that was held up until after its round goes as soon as it can, but its key does not make

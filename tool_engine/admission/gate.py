@@ -49,5 +49,5 @@ class Gate:
         """Return why a call may not even wait, if it may not."""
         because = self.closed_because
         if because is not None and (because != "draining" or request.parent is None):
-            return refusal.closed(because)
-        return refusal.flooded(zombies) if self._is_flooded else None
+            return refusal.make_closed_error(because)
+        return refusal.make_flooded_error(zombies) if self._is_flooded else None

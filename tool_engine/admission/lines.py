@@ -23,7 +23,7 @@ from tool_engine.admission.key import COMES_LAST, Key
 from tool_engine.admission.load.adaptive import AdaptiveLimit
 from tool_engine.admission.load.overload import OverloadWatch
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.admission.slot import ConcurrencySlot, Order, ancestry
+from tool_engine.admission.slot import ConcurrencySlot, Order, walk_ancestry
 from tool_engine.admission.throttle import Throttle
 from tool_engine.admission.waiting import Arrivals, Waiter
 
@@ -371,7 +371,7 @@ class Lane(Line):
         if not request.minds_lent:
             return []
         lent = [slot for lane in self.keys[-1].lanes for slot in lane.lent]
-        above = set(ancestry(request.parent)) if lent else ()
+        above = set(walk_ancestry(request.parent)) if lent else ()
         return [slot for slot in lent if slot not in above]
 
     def first(self) -> Order:

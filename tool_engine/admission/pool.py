@@ -278,10 +278,10 @@ class SlotPool:
     def check_may_wait(self, lane: Lane, request: AdmissionRequest, now: float) -> None:
         """Raise why a call may not even stand in line, if it may not."""
         error = (
-            refusal.impossible(request, lane, self.limit)
+            refusal.find_impossible(request, lane, self.limit)
             or self.gate.refuse(request, self.zombies)
             or (None if self.leases is None else self.leases.refuse(lane))
-            or refusal.broken(lane, now)
+            or refusal.find_open_breaker(lane, now)
             or self._apply_collision_policy(request, lane)
         )
         if error is not None:
@@ -295,9 +295,9 @@ class SlotPool:
         if excess <= 0:
             return None
         if collision.is_refused(request):
-            return refusal.collides(request)
+            return refusal.make_collision_error(request)
         for waiter in collision.give_way(request, lane, excess):
-            self.reject_waiter(waiter, refusal.superseded(request))
+            self.reject_waiter(waiter, refusal.make_superseded_error(request))
             self.hand_over(waiter.lane)
         return None
 
@@ -510,7 +510,7 @@ class SlotPool:
         if overload is not None and head.is_queued and overload.refuses(head, now):
             wait = self.estimated_wait() or overload.policy.interval
             return refusal.refuse_late(lane, now - head.enqueued_at, overload.policy, wait)
-        return refusal.broken(lane, now)
+        return refusal.find_open_breaker(lane, now)
 
     def _wake_later(self, line: Line, delay: float) -> None:
         """Look at a line again in `delay` seconds, or before, if that is set already."""
@@ -548,7 +548,7 @@ class SlotPool:
 
     def _refuse_waiting(self, lane: Lane, now: float) -> None:
         for waiter in lane.waiting_calls():
-            error = refusal.broken(lane, now)
+            error = refusal.find_open_breaker(lane, now)
             if error is not None and waiter.resumes is None:
                 self.reject_waiter(waiter, error)
         self.hand_over(lane)

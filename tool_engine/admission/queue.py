@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 
-from tool_engine.admission.fairness import join, serve, turn_in_line
+from tool_engine.admission.fairness import count_served, join_line, turn_in_line
 from tool_engine.admission.key import COMES_LAST, Key
 from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Bucket, Lane, Line
@@ -85,7 +85,7 @@ class Queue:
             self._use_loop(loop)
         lane: Lane = waiter.lane
         if lane.share is not None:
-            join(lane.share, self.round)
+            join_line(lane.share, self.round)
         lane.push(waiter)
         self.enqueued += 1
         self.waiting += 1
@@ -131,7 +131,7 @@ class Queue:
         """Let the key of a waiter that has its turn pay for it, under `fair`."""
         share = waiter.lane.share
         if share is not None and waiter.is_new:
-            self.round = serve(share, waiter, self.round)
+            self.round = count_served(share, waiter, self.round)
 
     def waiters(self) -> Iterator[Waiter]:
         """Yield all that wait, in no order."""
@@ -384,7 +384,7 @@ class Queue:
                 waiter.lane = self.layout.open(waiter.request)
                 waiter.order = (rank(waiter.enqueued_at, waiter.request), *waiter.order[1:])
             if waiter.lane.share is not None:
-                join(waiter.lane.share, self.round)
+                join_line(waiter.lane.share, self.round)
             waiter.lane.push(waiter)
             if old is not waiter.lane:
                 self.layout.let_go(old)

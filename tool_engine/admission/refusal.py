@@ -46,12 +46,12 @@ def broken_accounting(slot: object) -> ToolEngineError:
     return ToolEngineError(f"{slot!r} was given back twice: the accounting is broken")
 
 
-def closed(because: str) -> AdmissionError:
+def make_closed_error(because: str) -> AdmissionError:
     """The controller gives no slots to new calls; it says any other reason as it is."""
     return ControllerClosedError(_CLOSED.get(because, because))
 
 
-def flooded(zombies: int) -> AdmissionError:
+def make_flooded_error(zombies: int) -> AdmissionError:
     """Too many slots are held by work that did not stop at its deadline."""
     return SlotRejectedError(
         f"{zombies} calls ended but their work still runs and holds their slots; let the tools "
@@ -59,7 +59,9 @@ def flooded(zombies: int) -> AdmissionError:
     )
 
 
-def impossible(request: AdmissionRequest, lane: Lane, max_concurrent: int) -> AdmissionError | None:
+def find_impossible(
+    request: AdmissionRequest, lane: Lane, max_concurrent: int
+) -> AdmissionError | None:
     """The call is heavier than a limit, so that no wait would ever end."""
     if request.weight == 1:
         return None
@@ -77,7 +79,7 @@ def impossible(request: AdmissionRequest, lane: Lane, max_concurrent: int) -> Ad
     return None
 
 
-def broken(lane: Lane, now: float) -> AdmissionError | None:
+def find_open_breaker(lane: Lane, now: float) -> AdmissionError | None:
     """A breaker is open, or its probes are out."""
     for breaker in lane.breakers:
         delay = breaker.delay(now)
@@ -111,7 +113,7 @@ def refuse_late(lane: Lane, waited: float, policy: OverloadPolicy, wait: float) 
     )
 
 
-def collides(request: AdmissionRequest) -> AdmissionError:
+def make_collision_error(request: AdmissionRequest) -> AdmissionError:
     """Another call with the same key runs or waits, and the policy is not to wait."""
     message = (
         f"another call of {request.tool_name!r} with the same key runs or waits, and its collision "
@@ -122,7 +124,7 @@ def collides(request: AdmissionRequest) -> AdmissionError:
     return SupersededError(message)
 
 
-def superseded(request: AdmissionRequest) -> AdmissionError:
+def make_superseded_error(request: AdmissionRequest) -> AdmissionError:
     """A newer call with the same key takes the place of one that waits."""
     return SupersededError(
         f"a newer call of {request.tool_name!r} with the same key took the place of this one, as "
@@ -180,7 +182,9 @@ def no_room(lane: Lane, used: int, max_concurrent: int, wait: float | None) -> A
     )
 
 
-def full(queue: str, waiting: int, size: int, lane: Lane, wait: float | None) -> AdmissionError:
+def make_full_error(
+    queue: str, waiting: int, size: int, lane: Lane, wait: float | None
+) -> AdmissionError:
     """As many calls wait as may."""
     bucket = lane.bucket
     return QueueFullError(
@@ -229,12 +233,12 @@ def to_wait(
             return too_fast(waiter, delay)
         return no_room(lane, used, config.max_concurrent, wait)
     if queued > config.queue_size:
-        return full("the queue", queued - 1, config.queue_size, lane, wait)
+        return make_full_error("the queue", queued - 1, config.queue_size, lane, wait)
     if bucket.queue_size is not None:
         waiting = bucket.waiting - asking(bucket.name)
         if waiting > bucket.queue_size:
             name = f"the queue of bucket {bucket.name!r}"
-            return full(name, waiting - 1, bucket.queue_size, lane, wait)
+            return make_full_error(name, waiting - 1, bucket.queue_size, lane, wait)
     limits = config.key_limits
     size = None if limits is None else limits.queue_size
     for key in lane.keys:
@@ -242,7 +246,7 @@ def to_wait(
         if size is None or scope or value is None:
             continue
         if (waiting := key.waiting - asking(key.name)) > size:
-            return full(f"the queue of key {value!r}", waiting - 1, size, lane, wait)
+            return make_full_error(f"the queue of key {value!r}", waiting - 1, size, lane, wait)
     return None
 
 

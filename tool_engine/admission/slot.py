@@ -103,7 +103,7 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
         return f"<ConcurrencySlot {self.state} bucket={self.bucket!r} weight={self.weight}>"
 
 
-def ancestry(slot: Slot | None) -> Iterator[Slot]:
+def walk_ancestry(slot: Slot | None) -> Iterator[Slot]:
     """Yield the slot and those of the calls that its call is part of, the innermost first."""
     while slot is not None:
         yield slot

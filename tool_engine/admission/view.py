@@ -354,7 +354,9 @@ class ControllerView:
             return _finite_or_none(wait), _finite_or_none(wait * (1.0 + NINE_TENTHS * error))
         luck = Random(0)  # noqa: S311 - an estimate, no secret
         waits = [self._run_forecast(line, now, times, luck).run(waiter) - now for _ in range(runs)]
-        return _finite_or_none(percentile(waits, 0.5)), _finite_or_none(percentile(waits, 0.9))
+        return _finite_or_none(find_percentile(waits, 0.5)), _finite_or_none(
+            find_percentile(waits, 0.9)
+        )
 
 
 def _finite_or_none(seconds: float | None) -> float | None:
@@ -384,9 +386,9 @@ def _describe_bucket(bucket: Bucket, now: float) -> dict[str, Any]:
         if bucket.lease is not None and bucket.lease.is_shared
         else None,
         "rejected": bucket.rejected,
-        "wait_p50": percentile(waits, 0.5),
-        "wait_p95": percentile(waits, 0.95),
-        "wait_p99": percentile(waits, 0.99),
+        "wait_p50": find_percentile(waits, 0.5),
+        "wait_p95": find_percentile(waits, 0.95),
+        "wait_p99": find_percentile(waits, 0.99),
         "paused_for": paused,
         "breaker": _state_of_breaker(bucket, now),
         "adaptive": None if bucket.adaptive is None else bucket.adaptive.to_dict(),
@@ -401,7 +403,7 @@ _EXPONENTIAL: Final = [-log(1.0 - (step + 0.5) / _STEPS) for step in range(_STEP
 """Times of calls of which only the mean is known, as shares of it: most are short, few long."""
 
 
-def percentile(values: Iterable[float], share: float) -> float | None:
+def find_percentile(values: Iterable[float], share: float) -> float | None:
     """The value below which `share` of the values lie; None when there are none."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None

@@ -18,7 +18,7 @@ from math import inf
 from typing import Any, Protocol
 
 from tool_engine.admission.request import digest_of, tool_key_of
-from tool_engine.admission.slot import ancestry
+from tool_engine.admission.slot import walk_ancestry
 from tool_engine.calls.call import Call, too_late
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure
@@ -156,7 +156,7 @@ class Flights:
         None where it has waited in vain, and its tool is not any more what it may run.
         """
         key = _key_of(plan.tool, call, arguments)
-        ancestors = frozenset(ancestry(parent))
+        ancestors = frozenset(walk_ancestry(parent))
         while True:
             own = Flight(call, plan, arguments)
             flight = self._flights.get(key)

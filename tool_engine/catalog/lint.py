@@ -23,7 +23,7 @@ from tool_engine.catalog.lint_rules.parameters import EXAMPLE_RULES, PARAMETER_R
 from tool_engine.catalog.lint_rules.rule import WARNING, Flaw, LintRule
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.yaml.document import Document, Path, format_path
-from tool_engine.catalog.yaml.strict_yaml import parse
+from tool_engine.catalog.yaml.strict_yaml import parse_yaml
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
@@ -126,7 +126,7 @@ def lint_text(
     """
     chosen = list(rules)
     definitions = ToolConfigLoader().load_definitions(text, source)
-    documents, _ = parse(text, source)
+    documents, _ = parse_yaml(text, source)
     ignored, wrong = _read_comments(text, source)
     findings = wrong if _WRONG_COMMENT in chosen else []
     for definition, document in zip(definitions, documents, strict=True):

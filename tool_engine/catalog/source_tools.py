@@ -230,7 +230,7 @@ def _digest_data(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
-def snapshot(origin: str, items: Any) -> list[Any]:
+def take_snapshot(origin: str, items: Any) -> list[Any]:
     """Return what a source gave as a list that no longer changes.
 
     Raises:
@@ -250,7 +250,7 @@ def snapshot(origin: str, items: Any) -> list[Any]:
     return found
 
 
-def failed(origin: str, error: BaseException, before: Reading) -> Reading:
+def make_failed_reading(origin: str, error: BaseException, before: Reading) -> Reading:
     """Return the reading of a source that raised: its tools stay."""
     # Its kind says nothing to people where the words are the engine's.
     why = shorten_words(str(error)) if isinstance(error, ToolEngineError) else words_of(error)

@@ -80,7 +80,7 @@ class CalculatorExecutor:
                 f"expression must be a text such as '1+2', got {type(expression).__name__}"
             )
         try:
-            value = evaluate(expression)
+            value = evaluate_expression(expression)
             output: dict[str, Any] = {"result": settle_value(value)}
             if (exact := exact_text(value)) is not None:
                 output["exact"] = exact
@@ -100,10 +100,10 @@ def calculate(expression: str) -> int | float:
         CalculationError: It is no arithmetic expression, too long, too deep or too costly, or
             its value is not a finite real number.
     """
-    return settle_value(evaluate(expression))
+    return settle_value(evaluate_expression(expression))
 
 
-def evaluate(expression: str) -> Value:
+def evaluate_expression(expression: str) -> Value:
     """Return the value, as exact as known; raise as `calculate` does."""
     if len(expression) > MAX_LENGTH:
         raise CalculationError(

@@ -15,7 +15,7 @@ import msgspec
 
 from tool_engine.model.json.free_key import free_key, text_key
 from tool_engine.model.json.plain import name_of
-from tool_engine.model.json.unpacking import unpack
+from tool_engine.model.json.unpacking import unpack_value
 from tool_engine.model.result import MOST_KEPT
 from tool_engine.redaction import HIDDEN, redact_text
 
@@ -83,7 +83,7 @@ def copy_whole(value: Any, most: int) -> bytes | None:
 def restore_value(data: bytes) -> Any:
     """Return a snapshot's value anew as JSON values, secrets included."""
     try:
-        return _json_value(unpack(data), 0)
+        return _json_value(unpack_value(data), 0)
     except (msgspec.DecodeError, RecursionError, TypeError) as error:
         return {TRUNCATED: {"size": len(data), "reason": f"unreadable: {error}"}}
 
@@ -99,7 +99,7 @@ class RestoredItems(Mapping[str, Any]):
     """
 
     def __init__(self, data: bytes) -> None:
-        self._read = unpack(data)
+        self._read = unpack_value(data)
         if type(self._read) is not dict or not all(type(key) is str for key in self._read):
             raise TypeError("no object with texts as keys")
 
@@ -126,7 +126,7 @@ def shorten_snapshot(
     """
     try:
         # Values that JSON does not know are converted on reading, and most are never read.
-        value = unpack(data)
+        value = unpack_value(data)
     except (msgspec.DecodeError, RecursionError, TypeError):
         value = restore_value(data)
     if names and isinstance(value, dict):

@@ -226,7 +226,7 @@ def find_request() -> ClientRequest | None:
 
 
 @contextmanager
-def answering(request: ClientRequest) -> Iterator[None]:
+def answer_request(request: ClientRequest) -> Iterator[None]:
     """Let the tools that run inside find the request."""
     before = _current.set(request)
     try:

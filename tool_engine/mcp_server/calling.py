@@ -12,7 +12,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import RecordsUnavailableError, TaskError
-from tool_engine.mcp_server.asking import ClientRequest, answering
+from tool_engine.mcp_server.asking import ClientRequest, answer_request
 from tool_engine.mcp_server.consenting import REFUSE
 from tool_engine.mcp_server.finding import CALL_TOOL, SEARCH_TOOLS, Finder, show_listing
 from tool_engine.mcp_server.holding import HeldCalls
@@ -210,7 +210,7 @@ class ClientCalls:
         context = self._make_context(request.ctx)
         is_heard = False
         try:
-            with answering(request), show_listing(self._listing):
+            with answer_request(request), show_listing(self._listing):
                 result: ToolExecutionResult = await self._engine.execute(
                     meant.tool.name,
                     meant.arguments,

@@ -31,7 +31,7 @@ from tool_engine.access.texts import list_texts
 from tool_engine.access.tokens import TokenFile
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError
-from tool_engine.mcp_server.asking import ClientCannotError, InputRequiredError, answering
+from tool_engine.mcp_server.asking import ClientCannotError, InputRequiredError, answer_request
 from tool_engine.mcp_server.calling import ClientCalls
 from tool_engine.mcp_server.changes import Changes
 from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientConsents
@@ -488,7 +488,7 @@ class MCPServer:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         request, _ = self._calls.make_request(ctx, params)
         try:
-            with answering(request), answer_failures(f"the prompt {params.name!r}"):
+            with answer_request(request), answer_failures(f"the prompt {params.name!r}"):
                 messages = await write_prompt(params.name, prompt, arguments)
         except InputRequiredError:
             return request.wanted

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeVar
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
-from tool_engine.protocols.chunks import ChunkReader, field, plain
+from tool_engine.protocols.chunks import ChunkReader, plain, read_field
 from tool_engine.protocols.reply_builder import Ending, ReplyBuilder
 
 # Why a call that came in events is not run.
@@ -109,15 +109,15 @@ class EventDecoder(ChunkDecoder):
     def _take_payload(self, payload: Any) -> list[StreamEvent]:
         if isinstance(payload, BaseException):
             return self._take_error({"error": payload})
-        kind = field(payload, "type")
+        kind = read_field(payload, "type")
         take = self._events.get(kind) if isinstance(kind, str) else None
         return self._take_other(payload, kind) if take is None else take(payload)
 
     def _take_error(self, payload: Any) -> list[StreamEvent]:
-        error = field(payload, "error", payload)
-        words = field(error, "message", error)
+        error = read_field(payload, "error", payload)
+        words = read_field(error, "message", error)
         words = words if isinstance(words, str) else shown(words)
-        code = field(error, "code") or field(error, "type")
+        code = read_field(error, "code") or read_field(error, "type")
         what = f"{code}: {words}" if isinstance(code, str) and code != "error" else words
         events = self._builder.report_malformed(f"the provider reports an error: {what}")
         if self._is_ended:

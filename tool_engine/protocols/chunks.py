@@ -31,7 +31,7 @@ class AmbiguousObject(dict[str, Any]):
     """A JSON object with a repeated key, whose meant value is unknown."""
 
 
-def field(value: Any, name: str, default: Any = None) -> Any:
+def read_field(value: Any, name: str, default: Any = None) -> Any:
     """Return a field of a mapping or SDK object, else `default`."""
     if type(value) is dict or isinstance(value, Mapping):
         found = value.get(name)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tool_engine.model.reply import ParsedReply
-from tool_engine.protocols.chunks import field
+from tool_engine.protocols.chunks import read_field
 
 _PLACES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("openai", "choices", ("message", "tool_calls")),
@@ -47,7 +47,7 @@ def find_form(reply: object) -> str | None:
         for name, key, path in _PLACES:
             if key and known is not None and key not in known:
                 continue
-            inner = field(part, key) if key else part
+            inner = read_field(part, key) if key else part
             if inner is not None and any(_is_call(each, name) for each in _find_parts(inner, path)):
                 return name
     return None
@@ -61,13 +61,13 @@ def _find_parts(value: Any, path: Sequence[str]) -> Iterator[Any]:
     elif type(value) is dict or isinstance(value, Mapping) or hasattr(value, "model_dump"):
         if not path:
             yield value
-        elif (inner := field(value, path[0])) is not None:
+        elif (inner := read_field(value, path[0])) is not None:
             yield from _find_parts(inner, path[1:])
 
 
 def _is_call(part: Any, protocol: str) -> bool:
     if protocol == "gemini":
-        return bool(field(part, "functionCall") or field(part, "function_call"))
+        return bool(read_field(part, "functionCall") or read_field(part, "function_call"))
     if protocol == "openai":
-        return field(part, "function") is not None
-    return bool(field(part, "type") == _TYPES[protocol])
+        return read_field(part, "function") is not None
+    return bool(read_field(part, "type") == _TYPES[protocol])

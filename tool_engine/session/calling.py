@@ -56,7 +56,7 @@ from tool_engine.session.toolbox.standing import Placed
 from tool_engine.session.toolbox.toolbox import Found
 from tool_engine.session.variables.references import (
     Expanded,
-    expand,
+    expand_references,
     expand_written,
     has_typed,
     make_ready,
@@ -416,7 +416,7 @@ class SessionCalls:
         expanded = (
             expand_written(sent, placed.tool, self._variables)
             if is_written(params)
-            else expand(sent, self._variables)
+            else expand_references(sent, self._variables)
         )
         labels = read if is_typed else _NO_LABELS
         return msgspec.structs.replace(expanded, read=read, typed=labels)

@@ -27,8 +27,8 @@ from tool_engine.session.reading.presentation import (
     WHOLE,
     Presentation,
     Presented,
-    present,
     present_in_time,
+    present_result,
     with_limit,
 )
 from tool_engine.session.reading.result import (
@@ -387,7 +387,7 @@ def _present_packed(
 ) -> Presented:
     """Return the texts of a packed call, as they would have been at its end."""
     result = ToolExecutionResult(True, tool_name, unpack_output(packed))
-    return present(
+    return present_result(
         result, {}, limit=limit, variable=variable, language=language, has_reader=has_reader
     )
 

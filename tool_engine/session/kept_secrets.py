@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import VariableError
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.text.neutral_text import neutralize
+from tool_engine.protocols.text.neutral_text import neutralize_text
 from tool_engine.redaction import HIDDEN, OwnSecrets, secrets_of
 from tool_engine.session.recent_secrets import read_kept_arguments
 from tool_engine.session.variables.store import VariableKind, VariableStore
@@ -181,7 +181,7 @@ def _has_secrets(tool: Tool) -> bool:
 def _neutralize_texts(value: Any) -> Any:
     """Return the value as the texts of results show it, without marks of calls."""
     if isinstance(value, str):
-        return neutralize(value)
+        return neutralize_text(value)
     if isinstance(value, Mapping):
         return {key: _neutralize_texts(each) for key, each in value.items()}
     return [_neutralize_texts(each) for each in value] if isinstance(value, list) else value

@@ -17,7 +17,7 @@ import msgspec
 from tool_engine.errors import VariableError
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets, secrets_of
-from tool_engine.session.variables.references import expand
+from tool_engine.session.variables.references import expand_references
 from tool_engine.session.variables.store import VariableStore
 
 _MOST: Final = 64
@@ -78,7 +78,7 @@ def read_kept_arguments(
     read = {key: value if key in texts else _read_json(value) for key, value in params.items()}
     for key, value in read.items():
         with suppress(VariableError):
-            read[key] = expand({key: value}, variables).params[key]
+            read[key] = expand_references({key: value}, variables).params[key]
     return read
 
 

@@ -90,7 +90,9 @@ def _locate_cases(report: ToolReport) -> None:
     except DefinitionError:
         # It is gone since it was loaded.
         return
-    documents, _ = import_module("tool_engine.catalog.yaml.strict_yaml").parse(data, report.source)
+    documents, _ = import_module("tool_engine.catalog.yaml.strict_yaml").parse_yaml(
+        data, report.source
+    )
     for document in documents:
         if isinstance(document.value, dict) and document.value.get("name") == report.tool:
             for case in troubled:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-from tool_engine.model.json.unpacking import LARGE, unpack
+from tool_engine.model.json.unpacking import LARGE, unpack_value
 from tool_engine.validation.filling import Filling, TooManyDefaultsError
 from tool_engine.validation.position import build_validator
 from tool_engine.validation.shape import (
@@ -245,7 +245,7 @@ def _accept_packed(
 
     def accept(params: Any, packed: bytes) -> dict[str, Any] | None:
         try:
-            plain = decode(packed) if len(packed) < LARGE else unpack(packed)
+            plain = decode(packed) if len(packed) < LARGE else unpack_value(packed)
             is_odd = plain != params or type(plain) is not dict
             if is_odd or (has_integers and has_whole_float(packed)):
                 return careful(params)
@@ -271,7 +271,7 @@ def _accept_packed_nested(
 
     def accept(params: Any, packed: bytes) -> dict[str, Any] | None:
         try:
-            plain = decode(packed) if len(packed) < LARGE else unpack(packed)
+            plain = decode(packed) if len(packed) < LARGE else unpack_value(packed)
             if (
                 plain != params
                 or type(plain) is not dict

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.effort import share_of
 from tool_engine import DefinitionError, Tool, ToolConfigLoader, ToolParameterValidator
 from tool_engine.catalog.change import compatibility
-from tool_engine.catalog.change.compatibility import ToolDiff, compare
+from tool_engine.catalog.change.compatibility import ToolDiff, compare_versions
 
 BASE: dict[str, Any] = {
     "name": "search",
@@ -112,7 +112,7 @@ def test_edit_of_a_parameter(
 ) -> None:
     """Each edit of a parameter has its kind and its level."""
     path, kind, level = expected
-    found = kinds(compare(with_parameter(**old), with_parameter(**new)))
+    found = kinds(compare_versions(with_parameter(**old), with_parameter(**new)))
     assert found == [(f"parameters.extra.{path}" if path else "", kind, level)]
 
 
@@ -138,7 +138,7 @@ def test_edit_of_a_number(
 ) -> None:
     """Bounds that move inwards are breaking, those that move outwards are not."""
     before, after = (with_parameter(type="number", **keys) for keys in (old, new))
-    found = kinds(compare(before, after))
+    found = kinds(compare_versions(before, after))
     assert found == [
         (f"parameters.extra.{path}", kind, level) for path, kind, level in expected
     ] or (not expected and found == [("", "rewritten", "cosmetic")])
@@ -175,10 +175,10 @@ def test_edit_inside_an_object(new: dict[str, Any], expected: tuple[str, str, st
     """What is inside an object is looked at as its parameters are, at any depth."""
     path, kind, level = expected
     changed = {"type": "object", "properties": new}
-    found = kinds(compare(with_parameter(**OBJECT), with_parameter(**changed)))
+    found = kinds(compare_versions(with_parameter(**OBJECT), with_parameter(**changed)))
     assert found == [(f"parameters.extra.{path}", kind, level)]
     deep = [with_parameter(type="array", items=spec) for spec in (OBJECT, changed)]
-    assert kinds(compare(*deep)) == [(f"parameters.extra.items.{path}", kind, level)]
+    assert kinds(compare_versions(*deep)) == [(f"parameters.extra.items.{path}", kind, level)]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_edit_inside_an_object(new: dict[str, Any], expected: tuple[str, str, st
 def test_raw_schema_of_an_object(old: dict[str, Any], new: dict[str, Any], level: str) -> None:
     """Rules that depend on one another count as breaking unless it is certain that they are not."""
     before, after = (with_parameter(type="object", **raw(schema)) for schema in (old, new))
-    assert compare(before, after).level == level
+    assert compare_versions(before, after).level == level
 
 
 @pytest.mark.parametrize(
@@ -228,41 +228,43 @@ def test_raw_schema_of_an_object(old: dict[str, Any], new: dict[str, Any], level
 def test_raw_schema_of_a_list(old: dict[str, Any], new: dict[str, Any], level: str) -> None:
     """The same for lists; 1 and true are two values."""
     before, after = (with_parameter(type="array", **raw(schema)) for schema in (old, new))
-    assert compare(before, after).level == level
+    assert compare_versions(before, after).level == level
 
 
 def test_null_that_becomes_a_value() -> None:
     """A null stands for a value left out unless the schema takes it: to change that is breaking."""
     plain = with_parameter(default="x")
     nullable = with_parameter(default="x", schema={"type": ["string", "null"]})
-    assert ("parameters.extra", "null_changed", "breaking") in kinds(compare(plain, nullable))
+    assert ("parameters.extra", "null_changed", "breaking") in kinds(
+        compare_versions(plain, nullable)
+    )
     # A required parameter has no value to be left out.
     before = with_parameter(required=True)
     after = with_parameter(required=True, schema={"type": ["string", "null"]})
-    assert kinds(compare(before, after)) == [
+    assert kinds(compare_versions(before, after)) == [
         ("parameters.extra.type", "type_widened", "compatible")
     ]
 
 
 def test_parameters_come_and_go() -> None:
     """An optional parameter may come; one that is required, gone or renamed breaks callers."""
-    optional = compare(tool(), with_parameter())
+    optional = compare_versions(tool(), with_parameter())
     assert kinds(optional) == [("parameters.extra", "parameter_added", "compatible")]
-    required = compare(tool(), with_parameter(required=True))
+    required = compare_versions(tool(), with_parameter(required=True))
     assert kinds(required) == [("parameters.extra", "parameter_added", "breaking")]
-    gone = compare(with_parameter(), tool())
+    gone = compare_versions(with_parameter(), tool())
     assert kinds(gone) == [("parameters.extra", "parameter_removed", "breaking")]
-    renamed = compare(with_parameter(), with_parameter(name="other"))
+    renamed = compare_versions(with_parameter(), with_parameter(name="other"))
     assert kinds(renamed) == [("parameters.extra", "parameter_renamed", "breaking")]
     assert renamed.changes[0].message == "'extra' is called 'other' now"
-    turned = compare(tool(), tool(parameters=BASE["parameters"][::-1]))
+    turned = compare_versions(tool(), tool(parameters=BASE["parameters"][::-1]))
     assert kinds(turned) == [("parameters", "reordered", "cosmetic")]
 
 
 def test_default_of_a_required_parameter_is_never_used() -> None:
     """No call went without it, so that another default changes nothing for anybody."""
     before, after = (with_parameter(required=True, default=text) for text in "ab")
-    assert kinds(compare(before, after)) == [
+    assert kinds(compare_versions(before, after)) == [
         ("parameters.extra.default", "default_changed", "cosmetic")
     ]
 
@@ -292,22 +294,22 @@ def test_default_of_a_required_parameter_is_never_used() -> None:
 )
 def test_edit_of_the_tool(keys: dict[str, Any], expected: tuple[str, str, str]) -> None:
     """Each edit beside the parameters has its kind and its level."""
-    assert kinds(compare(tool(), tool(**keys))) == [expected]
+    assert kinds(compare_versions(tool(), tool(**keys))) == [expected]
 
 
 def test_promises() -> None:
     """A promise made where there was none is compatible; one that is taken back is breaking."""
-    assert compare(tool(effect=None), tool(effect="write")).level == "compatible"
-    assert compare(tool(idempotent=True), tool()).level == "breaking"
-    assert compare(tool(output=None), tool()).level == "compatible"
-    assert compare(tool(shareable_scope="public"), tool()).level == "breaking"
+    assert compare_versions(tool(effect=None), tool(effect="write")).level == "compatible"
+    assert compare_versions(tool(idempotent=True), tool()).level == "breaking"
+    assert compare_versions(tool(output=None), tool()).level == "compatible"
+    assert compare_versions(tool(shareable_scope="public"), tool()).level == "breaking"
 
 
 def test_a_collision_policy_is_part_of_what_a_call_means() -> None:
     """Whether a call waits, fails or shares a result is nothing that may change unannounced."""
     before = tool(concurrency={"key": "tool"})
     after = tool(concurrency={"key": "tool", "collision": "cancel_in_progress"})
-    assert kinds(compare(before, after)) == [
+    assert kinds(compare_versions(before, after)) == [
         ("concurrency.collision", "collision_changed", "breaking")
     ]
 
@@ -326,7 +328,7 @@ def test_edit_of_the_entry(entry: dict[str, Any], path: str, kind: str) -> None:
     merged = {**BASE["entry"], **entry}
     if "request" in entry:
         merged["request"] = {**BASE["entry"]["request"], **entry["request"]}
-    assert kinds(compare(tool(), tool(entry=merged))) == [(path, kind, "breaking")]
+    assert kinds(compare_versions(tool(), tool(entry=merged))) == [(path, kind, "breaking")]
 
 
 @pytest.mark.parametrize(
@@ -343,13 +345,13 @@ def test_edit_of_the_entry(entry: dict[str, Any], path: str, kind: str) -> None:
 def test_outputs_are_the_other_way_round(output: dict[str, Any], level: str) -> None:
     """Who reads an answer is surprised by what it may now hold, not by what it no longer does."""
     changed = tool(output={"type": "object", "properties": output})
-    assert compare(tool(), changed).level == level
+    assert compare_versions(tool(), changed).level == level
 
 
 def test_nothing_changed() -> None:
     """The same definition differs in nothing, wherever it lies."""
     moved = msgspec.structs.replace(tool(), source="other.yaml", findings=["x"])
-    diff = compare(tool(), moved)
+    diff = compare_versions(tool(), moved)
     assert (diff.level, diff.changes, diff.warning) == ("none", [], None)
 
 
@@ -373,7 +375,7 @@ def test_secrets_stay_hidden() -> None:
             {"name": "extra", "type": "string", "description": "More", "default": "hunter4"},
         ],
     )
-    diff = compare(before, after)
+    diff = compare_versions(before, after)
     said = msgspec.json.encode(diff.to_dict()).decode() + str(diff.warning)
     assert diff.level == "breaking"
     for secret in ("abcd1234", "zzzz9999", "hunter"):
@@ -384,7 +386,7 @@ def test_secrets_stay_hidden() -> None:
 def test_long_values_are_cut() -> None:
     """An event does not carry a definition's megabyte twice."""
     entries = [{**BASE["entry"], "allow": [letter * 100_000]} for letter in "ab"]
-    (change,) = compare(*(tool(entry=entry) for entry in entries)).changes
+    (change,) = compare_versions(*(tool(entry=entry) for entry in entries)).changes
     assert len(str(change.old)) < 3_000
     assert len(change.message) < 5_000
 
@@ -411,7 +413,7 @@ def test_long_values_are_cut() -> None:
 )
 def test_major_step(old: str, new: str, is_announced: bool) -> None:
     """A breaking edit is announced when the first number of the version differs."""
-    diff = compare(tool(version=old), tool(version=new, effect="write"))
+    diff = compare_versions(tool(version=old), tool(version=new, effect="write"))
     assert diff.breaks_unannounced is not is_announced
     if not is_announced:
         assert "a breaking edit of 'search'" in str(diff.warning)
@@ -423,23 +425,23 @@ def test_major_step(old: str, new: str, is_announced: bool) -> None:
 )
 def test_the_warning_names_the_version_that_cures_it(version: str, cure: str) -> None:
     """The message says which version to write, and that version is right."""
-    diff = compare(tool(version=version), tool(version=version, effect="write"))
+    diff = compare_versions(tool(version=version), tool(version=version, effect="write"))
     assert str(diff.warning).endswith(f"make it version {cure}")
     assert "still version" in str(diff.warning)
-    mended = compare(tool(version=version), tool(version=cure, effect="write"))
+    mended = compare_versions(tool(version=version), tool(version=cure, effect="write"))
     assert mended.warning is None
 
 
 def test_a_version_that_goes_down_is_told() -> None:
     """Most likely the slip of somebody who copied an old file; but nothing is refused for it."""
-    diff = compare(tool(version="1.3.0"), tool(version="1.2.0"))
+    diff = compare_versions(tool(version="1.3.0"), tool(version="1.2.0"))
     assert "goes down, from 1.3.0 to 1.2.0" in str(diff.warning)
     assert not diff.breaks_unannounced
 
 
 def test_many_breaks_are_counted() -> None:
     """The warning names three and counts the others; the worst changes come first."""
-    diff = compare(tool(), tool(parameters=[], effect="write", description="x"))
+    diff = compare_versions(tool(), tool(parameters=[], effect="write", description="x"))
     assert "and 1 more" in str(diff.warning)
     assert [change.level for change in diff.changes] == ["breaking"] * 4 + ["cosmetic"]
 
@@ -642,7 +644,7 @@ def test_compatible_means_that_old_calls_go_on(
     """Arguments that were right are right after a compatible edit, and mean the same."""
     old, new = edit
     before, after = loaded(old), loaded(new)
-    diff = compare(before, after)
+    diff = compare_versions(before, after)
     if diff.level == "breaking":
         return
     for _ in range(3):
@@ -695,14 +697,14 @@ def test_breaking_has_a_witness(rule: tuple[str, Any, Any], has_old: bool, has_n
         for call in calls
         if STRICT.validate(before, call).is_valid and not STRICT.validate(after, call).is_valid
     ]
-    assert (compare(before, after).level == "breaking") is bool(refused)
+    assert (compare_versions(before, after).level == "breaking") is bool(refused)
 
 
 def test_a_narrowed_type_has_a_witness() -> None:
     """What a wider type took, a narrower one refuses: 0.5 is a number and no integer."""
     wide, narrow = (loaded([{"name": "v", "type": kind, "description": "x"}])
                     for kind in ("number", "integer"))  # fmt: skip
-    assert compare(wide, narrow).level == "breaking"
+    assert compare_versions(wide, narrow).level == "breaking"
     assert STRICT.validate(wide, {"v": 0.5}).is_valid
     assert not STRICT.validate(narrow, {"v": 0.5}).is_valid
 
@@ -712,10 +714,10 @@ def test_a_narrowed_type_has_a_witness() -> None:
 def test_levels_of_there_and_back(edit: tuple[list[Spec], list[Spec]]) -> None:
     """What differs differs both ways, and the same in the same is nothing."""
     before, after = (loaded(specs) for specs in edit)
-    there, back = compare(before, after), compare(after, before)
+    there, back = compare_versions(before, after), compare_versions(after, before)
     assert (
         (there.level == "none")
         is (back.level == "none")
         is (before.definition_hash == after.definition_hash)
     )
-    assert compare(before, loaded(edit[0])).level == "none"
+    assert compare_versions(before, loaded(edit[0])).level == "none"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine.catalog.change.compatibility import compare
+from tool_engine.catalog.change.compatibility import compare_versions
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.tool import Tool
 
@@ -65,7 +65,7 @@ def test_who_is_asked(
     old: dict[str, Any], new: dict[str, Any], expected: list[tuple[str, str, str]]
 ) -> None:
     """S2: asking more may refuse what was right, and is breaking; asking less is compatible."""
-    changes = compare(tool(old), tool(new)).changes
+    changes = compare_versions(tool(old), tool(new)).changes
     assert [(each.path, each.kind, each.level) for each in changes] == expected
 
 
@@ -73,10 +73,10 @@ def test_who_is_asked(
 def test_what_is_taken(old: list[str] | None, new: list[str] | None, level: str) -> None:
     """A value that was taken and is refused now breaks; where that is not sure, it breaks, too."""
     before, after = (tool({} if each is None else {"accepts": each}) for each in (old, new))
-    assert compare(before, after).level == level
+    assert compare_versions(before, after).level == level
 
 
 @pytest.mark.parametrize(("old", "new", "level"), BOUNDS)
 def test_how_much(old: dict[str, Any], new: dict[str, Any], level: str) -> None:
     """S7, U41: a lower bound breaks; a limit against none does, as nobody knows the session's."""
-    assert compare(tool(old), tool(new)).level == level
+    assert compare_versions(tool(old), tool(new)).level == level

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tool_engine import ToolConfigLoader
-from tool_engine.catalog.change.compatibility import compare
+from tool_engine.catalog.change.compatibility import compare_versions
 from tool_engine.catalog.change.tool_change import BREAKING, COMPATIBLE, COSMETIC
 from tool_engine.errors import DefinitionError
 from tool_engine.model.tool import Tool
@@ -112,7 +112,7 @@ def test_hints_that_contradict(keys: dict[str, Any], place: str | None) -> None:
 )
 def test_what_an_edit_means(old: dict[str, Any], new: dict[str, Any], level: str) -> None:
     """17.8: who can no longer call it, or not by this name, is broken off."""
-    assert compare(load(**old), load(**new)).level == level
+    assert compare_versions(load(**old), load(**new)).level == level
 
 
 def test_the_hash_of_a_tool_that_says_nothing_of_its_scope() -> None:

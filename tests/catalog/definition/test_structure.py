@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from tool_engine.catalog.definition.structure import definition_schema, structure_faults
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.yaml.strict_yaml import parse
+from tool_engine.catalog.yaml.strict_yaml import parse_yaml
 from tool_engine.errors import DefinitionError
 from tool_engine.model.settings.concurrency import (
     LARGEST,
@@ -61,7 +61,7 @@ def test_schema_and_loader_agree(text: str) -> None:
 
     Another implementation of JSON Schema stands for the editor.
     """
-    documents, problems = parse(text, "x.yaml")
+    documents, problems = parse_yaml(text, "x.yaml")
     if problems or len(documents) != 1:
         return
     value = documents[0].value
@@ -77,7 +77,7 @@ def test_schema_and_loader_agree(text: str) -> None:
 
 def test_most_bad_files_are_refused_by_the_schema_alone() -> None:
     """K3: an editor marks what needs no calculation."""
-    values = [parse(text, "x")[0] for text in BAD]
+    values = [parse_yaml(text, "x")[0] for text in BAD]
     refused = [bool(structure_faults(found[0].value)) for found in values if found]
     assert sum(refused) > len(refused) * 0.5
 

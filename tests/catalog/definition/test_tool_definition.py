@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tool_engine import ToolConfigLoader
-from tool_engine.catalog.change.compatibility import compare
+from tool_engine.catalog.change.compatibility import compare_versions
 from tool_engine.catalog.definition.export import export_to_yaml
 from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.errors import DefinitionError
@@ -102,7 +102,7 @@ def test_limits_are_part_of_the_hash() -> None:
 )
 def test_what_a_change_of_limits_means(old: Any, new: Any, level: str, path: str) -> None:
     """An answer that may lack what it had breaks who reads it; one that has more does not."""
-    (change,) = compare(load(old), load(new)).changes
+    (change,) = compare_versions(load(old), load(new)).changes
     assert (change.level, change.path) == (level, path)
 
 
@@ -110,4 +110,4 @@ def test_limits_that_limit_nothing_change_nothing() -> None:
     """Written in code: no limits, and limits without one, are the same for callers."""
     tool = load()
     limited = msgspec.structs.replace(tool, result=ResultLimits())
-    assert compare(tool, limited).level == "cosmetic"
+    assert compare_versions(tool, limited).level == "cosmetic"

@@ -20,7 +20,7 @@ from tool_engine.catalog.folder import cache, second_reader
 from tool_engine.catalog.folder.cache_file import entry_of
 from tool_engine.catalog.folder.folder_reading import Catalog
 from tool_engine.catalog.folder.merging import FolderOutcome
-from tool_engine.catalog.folder.second_reader import SecondReader, serve
+from tool_engine.catalog.folder.second_reader import SecondReader, serve_reader
 from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionProblem
@@ -105,8 +105,8 @@ def told_first(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 def rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever edits the package while its tests run has other rules from then on."""
     code = second_reader._START.replace(
-        "import serve;",
-        "import serve; import tool_engine.catalog.folder.second_reader as r; "
+        "import serve_reader;",
+        "import serve_reader; import tool_engine.catalog.folder.second_reader as r; "
         f"r.rules_version = lambda: {RULES!r};",
     )
     monkeypatch.setattr(second_reader, "_START", code)
@@ -255,7 +255,7 @@ def test_what_the_second_process_tells(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(second_reader, "rules_version", lambda: RULES)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=given))
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=told))
-    serve()
+    serve_reader()
     told.seek(0)
     assert told.read(len(RULES)) == RULES
     batches = list(second_reader._read_batches(told))
@@ -277,7 +277,7 @@ def test_nobody_listens(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=given))
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=told))
     monkeypatch.setattr(second_reader, "rules_version", lambda: RULES)
-    serve()
+    serve_reader()
     assert given.read() == b""
 
 

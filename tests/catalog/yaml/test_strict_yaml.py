@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tool_engine.catalog.limits import MAX_BYTES, MAX_DEPTH, MAX_PROBLEMS
 from tool_engine.catalog.yaml import strict_yaml
 from tool_engine.catalog.yaml.document import format_path
-from tool_engine.catalog.yaml.strict_yaml import load_all, load_documents, parse
+from tool_engine.catalog.yaml.strict_yaml import load_all, load_documents, parse_yaml
 from tool_engine.errors import DefinitionError, DefinitionProblem
 
 
@@ -191,7 +191,7 @@ def test_faults_before_a_syntax_error_are_kept() -> None:
 
 def test_a_duplicate_does_not_shift_other_places() -> None:
     """K3: places after a duplicate key are still right."""
-    documents, problems = parse("a: 1\na: [{x: 1}, *y]\nb: 2\n", "x")
+    documents, problems = parse_yaml("a: 1\na: [{x: 1}, *y]\nb: 2\n", "x")
     assert len(problems) == 1
     assert documents[0].value == {"a": 1, "b": 2}
     assert documents[0].position(("b",)) == (3, 4)
@@ -248,7 +248,7 @@ def test_a_text_with_a_beginning_has_an_end() -> None:
     whole = "%YAML 1.2\n---\nname: t\neffect: write\ntags: [a]\n...\n"
     (document,) = load_documents(whole, "x")
     for end in range(1, len(whole)):
-        documents, problems = parse(whole[:end], "x")
+        documents, problems = parse_yaml(whole[:end], "x")
         assert problems or [each.value for each in documents] == [document.value]
     assert "ends with a line ..." in problems_of(whole.replace("...\n", ""))[0].message
 
@@ -298,13 +298,13 @@ def test_aliases_stay_within_the_limits() -> None:
     laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"{chr(n)}: &{chr(n)} [{', '.join([f'*{chr(n - 1)}'] * 9)}]\n" for n in range(98, 111)
     )
-    _, problems = parse(laughs, "x", allow_aliases=True)
+    _, problems = parse_yaml(laughs, "x", allow_aliases=True)
     assert "keys and values in one definition" in problems[-1].message
     nested = "a: &a " + "[" * 40 + "]" * 40 + "\nb: " + "[" * 11 + "*a" + "]" * 11 + "\n"
-    _, problems = parse(nested, "x", allow_aliases=True)
+    _, problems = parse_yaml(nested, "x", allow_aliases=True)
     assert "nested more than 50" in problems[-1].message
     wide = "a: &a [" + "x," * 15000 + "]\nb: *a\n"
-    assert parse(wide, "x", allow_aliases=True)[1]
+    assert parse_yaml(wide, "x", allow_aliases=True)[1]
 
 
 def test_paths_are_written_as_people_do() -> None:
@@ -338,14 +338,14 @@ def test_paths_are_written_as_people_do() -> None:
 def test_hostile_repetition_ends(text: str, parser: str) -> None:
     """K3: no text hangs or crashes the reader; it is a value or a list of problems."""
     size = 50_000 if parser == "native" else 500
-    documents, problems = parse(text * size, "x")
+    documents, problems = parse_yaml(text * size, "x")
     assert documents or problems
 
 
 @given(st.text(alphabet="ab:-[]{}#&*!|>'\"% \n\t,?0.~<", max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """K3: whatever the text, the result is a document or a `DefinitionError`."""
-    documents, problems = parse(text, "x")
+    documents, problems = parse_yaml(text, "x")
     assert all(problem.file == "x" for problem in problems)
     assert all(document.position(()) for document in documents)
 

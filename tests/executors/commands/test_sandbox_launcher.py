@@ -22,7 +22,9 @@ import pytest
 from tool_engine.executors.commands import sandbox_launcher as launcher
 from tool_engine.executors.commands.call_filter import call_filter
 
-needs_kernel = pytest.mark.skipif(bool(launcher.obstacle()), reason=launcher.obstacle() or "it can")
+needs_kernel = pytest.mark.skipif(
+    bool(launcher.find_obstacle()), reason=launcher.find_obstacle() or "it can"
+)
 
 
 def in_thread(work: Callable[[], Any]) -> Any:

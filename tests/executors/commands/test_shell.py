@@ -23,7 +23,7 @@ from tool_engine import (
 from tool_engine.approval.describe import describe
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands import sandbox_launcher
-from tool_engine.executors.commands.sandbox_launcher import obstacle
+from tool_engine.executors.commands.sandbox_launcher import find_obstacle
 from tool_engine.executors.commands.shell import ShellExecutor
 from tool_engine.interfaces import Approver
 from tool_engine.model.call import ToolExecutionContext
@@ -33,7 +33,7 @@ Make = Callable[..., Tool]
 BOUND = 20.0
 LIMITS = "result: {max_chars: 1000}\n"
 
-needs_kernel = pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "it can")
+needs_kernel = pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle() or "it can")
 
 
 class Shell:
@@ -173,8 +173,18 @@ async def test_scripts_that_never_run(shell: Shell, script: str, told: str) -> N
     [
         (sys, "platform", "darwin", "it needs Linux, this is darwin"),
         (platform, "machine", lambda: "riscv64", "made for x86_64 and aarch64, this is riscv64"),
-        (sandbox_launcher, "abi", lambda: 5, "needs Landlock version 6 .* this kernel has version"),
-        (sandbox_launcher, "abi", lambda: 0, "this kernel has none, or it is turned off"),
+        (
+            sandbox_launcher,
+            "read_abi_version",
+            lambda: 5,
+            "needs Landlock version 6 .* this kernel has version",
+        ),
+        (
+            sandbox_launcher,
+            "read_abi_version",
+            lambda: 0,
+            "this kernel has none, or it is turned off",
+        ),
     ],
 )
 async def test_without_a_sandbox_nothing_runs(
@@ -189,7 +199,7 @@ async def test_without_a_sandbox_nothing_runs(
 def test_no_landlock_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another system is not asked with Linux's numbers."""
     monkeypatch.setattr(sys, "platform", "win32")
-    assert sandbox_launcher.abi() == 0
+    assert sandbox_launcher.read_abi_version() == 0
 
 
 @needs_kernel

@@ -15,7 +15,7 @@ from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.protocols.function_call import FunctionCallProtocol
-from tool_engine.protocols.text.neutral_text import neutralize
+from tool_engine.protocols.text.neutral_text import neutralize_text
 from tool_engine.protocols.text.text_protocol import TextProtocol
 from tool_engine.protocols.vcp import VCPProtocol
 
@@ -118,13 +118,13 @@ PLAIN = [
 @pytest.mark.parametrize("text", PLAIN)
 def test_what_is_no_mark_stays(text: str) -> None:
     """Only marks are changed."""
-    assert neutralize(text) == text
+    assert neutralize_text(text) == text
 
 
 def test_json_keys_keep_their_meaning() -> None:
     """A result in JSON that has the shape of a call means the same to who reads it as JSON."""
     value = {"tool_name": "x", "parameters": {"function_call": 1}}
-    assert json.loads(neutralize(json.dumps(value))) == value
+    assert json.loads(neutralize_text(json.dumps(value))) == value
 
 
 def test_results_in_vcp() -> None:

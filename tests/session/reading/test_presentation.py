@@ -22,8 +22,8 @@ from tool_engine.session.reading.presentation import (
     Presentation,
     Presented,
     ReturnType,
-    present,
     present_in_time,
+    present_result,
     with_return_type,
     without_hidden_limit,
 )
@@ -52,7 +52,7 @@ def tool_with(*names: str, **fields: Any) -> Tool:
 
 
 def shown(data: Any, limit: int | None = None, **fields: Any) -> Presented:
-    return present(result_of(data), {}, None, Presentation(), limit, **fields)
+    return present_result(result_of(data), {}, None, Presentation(), limit, **fields)
 
 
 # From data to text.
@@ -71,17 +71,17 @@ def test_a_failure_is_read_as_what_to_do() -> None:
     """S15: the formatter is for what the tool returned; a failure has a text of its own."""
     failed = ToolExecutionResult(False, "t", {}, "no such page", "execution_error")
     own = Presentation(format=lambda _data, _args: "fine", truncate=lambda _text, _args: "fine")
-    assert present(failed, {}, None, own).final_text == "no such page"
-    assert present(failed, {}, None, own, 10).final_text == "no such p…"
+    assert present_result(failed, {}, None, own).final_text == "no such page"
+    assert present_result(failed, {}, None, own, 10).final_text == "no such p…"
 
 
 def test_a_formatter() -> None:
     """S3: it gets what the tool returned and the arguments."""
     own = Presentation(format=lambda data, args: f"{args['who']}: {data}")
-    found = present(result_of([1, 2]), {"who": "me"}, None, own)
+    found = present_result(result_of([1, 2]), {"who": "me"}, None, own)
     assert (found.formatted_text, found.final_text) == ("me: [1, 2]", "me: [1, 2]")
     broken = Presentation(format=lambda _data, _args: "half \ud800")
-    assert present(result_of(1), {}, None, broken).final_text == "half \\ud800"
+    assert present_result(result_of(1), {}, None, broken).final_text == "half \\ud800"
 
 
 async def later(*_args: Any) -> str:
@@ -103,11 +103,11 @@ def raising(*_args: Any) -> str:
 )
 def test_code_of_a_tool_that_does_not_work(function: Any, told: str) -> None:
     """S3, S4: the default is used instead, and nobody has to guess that it was."""
-    found = present(result_of("text"), {}, None, Presentation(format=function))
+    found = present_result(result_of("text"), {}, None, Presentation(format=function))
     assert found.final_text == "text"
     assert found.findings[0].startswith("the formatter of 'fetch' ")
     assert told in found.findings[0]
-    found = present(result_of("text " * 9), {}, None, Presentation(truncate=function), 20)
+    found = present_result(result_of("text " * 9), {}, None, Presentation(truncate=function), 20)
     assert found.final_text == "text text text text…"
     assert "the truncation of 'fetch' " in found.findings[0]
     assert told in found.findings[0]
@@ -204,7 +204,7 @@ def test_a_secret_argument_is_not_cut_in_two() -> None:
     text = ("x" * 15 + secret) * 40
     tool = tool_with("key", secret=True)
     for limit in range(1, 500, 7):
-        found = present(result_of(text), {"key": secret}, tool, Presentation(), limit)
+        found = present_result(result_of(text), {"key": secret}, tool, Presentation(), limit)
         rest = found.final_text.replace(secret, "").partition("… [")[0]
         assert not re.search("correct|horse|battery", rest)
 
@@ -218,42 +218,42 @@ def test_the_model_asks_for_all(limit: Any) -> None:
     text = "x" * 20_000
     own = Presentation(limit=10, truncate=lambda text, _args: text[:5])
     for presentation in (Presentation(), own):
-        found = present(result_of(text), {"limit": limit}, None, presentation, 100)
+        found = present_result(result_of(text), {"limit": limit}, None, presentation, 100)
         assert found == Presented(text, text, False)
 
 
 @pytest.mark.parametrize("limit", [50, 50.0, 49.5, "50"])
 def test_the_model_asks_for_more_or_less(limit: Any) -> None:
     """U39: every tool takes a `limit`; the text protocols send it as a text."""
-    assert len(present(result_of("x " * 500), {"limit": limit}).final_text) in (49, 50)
+    assert len(present_result(result_of("x " * 500), {"limit": limit}).final_text) in (49, 50)
     for enough in (9_000, 1e308, 10**400, "999999999", "9" * 15):
-        assert not present(result_of("x" * 9_000), {"limit": enough}).is_truncated
+        assert not present_result(result_of("x" * 9_000), {"limit": enough}).is_truncated
 
 
 @pytest.mark.parametrize("limit", [None, "all", "", True, False, [], {}, float("nan"), "1e3", "٣"])
 def test_a_limit_that_is_no_number(limit: Any) -> None:
     """U38: it says nothing, and the default holds."""
-    found = present(result_of("x" * 8_000), {"limit": limit})
+    found = present_result(result_of("x" * 8_000), {"limit": limit})
     assert found.is_truncated is False
     assert [each for each in found.findings if "no number of characters" in each] == found.findings
     assert bool(found.findings) is (limit is not None)
-    assert present(result_of("x" * 8_001), {"limit": limit}).is_truncated is True
+    assert present_result(result_of("x" * 8_001), {"limit": limit}).is_truncated is True
 
 
 def test_a_small_limit_hides_no_error() -> None:
     """U39: the `limit` of a call that failed was meant for its result, or for another tool."""
     failed = ToolExecutionResult(False, "serch", {}, "there is no tool 'serch'", "tool_not_found")
     for limit in (5, 0, -1):
-        assert "'serch'" in present(failed, {"limit": limit}).final_text
-    assert present(failed, {"limit": 9}, limit=20).is_truncated
+        assert "'serch'" in present_result(failed, {"limit": limit}).final_text
+    assert present_result(failed, {"limit": 9}, limit=20).is_truncated
 
 
 def test_a_tool_with_a_limit_of_its_own() -> None:
     """U39: a declared parameter `limit` is the tool's: it says how many rows, not characters."""
-    found = present(result_of("x" * 500), {"limit": 3}, tool_with("limit"))
+    found = present_result(result_of("x" * 500), {"limit": 3}, tool_with("limit"))
     assert not found.is_truncated
     assert without_hidden_limit({"limit": 3, "a": 1}, tool_with("limit")) == {"limit": 3, "a": 1}
-    assert present(result_of("x" * 500), {"limit": 3}, tool_with("a")).is_truncated
+    assert present_result(result_of("x" * 500), {"limit": 3}, tool_with("a")).is_truncated
     params = {"limit": 3, "a": 1}
     assert without_hidden_limit(params, tool_with("a")) == {"a": 1}
     assert without_hidden_limit(params, None) == {"a": 1}
@@ -264,10 +264,10 @@ def test_a_tool_with_a_limit_of_its_own() -> None:
 def test_the_limit_of_a_tool_goes_before_the_default() -> None:
     """S7: who calls says it, else the tool's presentation, else 8,000 characters."""
     own = Presentation(limit=20)
-    assert len(present(result_of("x" * 500), {}, None, own).final_text) == 20
-    assert len(present(result_of("x" * 500), {}, None, own, 30).final_text) == 30
-    assert not present(result_of("x" * 9_000), {}, None, Presentation(limit=-1)).is_truncated
-    assert not present(result_of("x" * 9_000), {}, None, own, 0).is_truncated
+    assert len(present_result(result_of("x" * 500), {}, None, own).final_text) == 20
+    assert len(present_result(result_of("x" * 500), {}, None, own, 30).final_text) == 30
+    assert not present_result(result_of("x" * 9_000), {}, None, Presentation(limit=-1)).is_truncated
+    assert not present_result(result_of("x" * 9_000), {}, None, own, 0).is_truncated
 
 
 # Who cuts.
@@ -278,20 +278,20 @@ def test_who_cuts() -> None:
     text = "one two three four"
     own = Presentation(truncate=lambda text, args: text[args["begin"] :][: args["limit"]])
     args = {"begin": 4, "limit": 3}
-    found = present(result_of(text), args, None, own, 5, variable="v")
+    found = present_result(result_of(text), args, None, own, 5, variable="v")
     assert found.is_truncated
     assert found.final_text.startswith("two\n\n<!--ToolCallLog:Begin-->\nShortened: 3 of 18 ")
     assert '{"name": "v", "start": 0, "length": 18}' in found.final_text
     whole = Presentation(is_whole=True, truncate=lambda _text, _args: "", limit=3)
-    assert present(result_of(text), args, None, whole, 5) == Presented(text, text, False)
+    assert present_result(result_of(text), args, None, whole, 5) == Presented(text, text, False)
     same = Presentation(truncate=lambda text, _args: text)
-    assert present(result_of(text), {}, None, same, 5) == Presented(text, text, False)
+    assert present_result(result_of(text), {}, None, same, 5) == Presented(text, text, False)
 
 
 def test_an_own_cut_is_read_on_where_it_ends() -> None:
     """S30: what a tool's function shows of the beginning is not read again."""
     own = Presentation(truncate=lambda text, _args: text[:4])
-    found = present(result_of("one two three"), {}, None, own, variable="v")
+    found = present_result(result_of("one two three"), {}, None, own, variable="v")
     assert '{"name": "v", "start": 4, "length": 9}' in found.final_text
 
 
@@ -325,7 +325,7 @@ def test_the_hint_reads_no_more_than_there_is() -> None:
 def test_the_hint_of_what_the_variable_has_as_data() -> None:
     """S30: a text that a formatter made is not the variable's text: it is read from its start."""
     own = Presentation(format=lambda data, _args: " ".join(data))
-    found = present(result_of(["word"] * 999), {}, None, own, 600, variable="v")
+    found = present_result(result_of(["word"] * 999), {}, None, own, 600, variable="v")
     assert '{"name": "v", "start": 0, "length": 2000}' in found.final_text
 
 
@@ -399,7 +399,9 @@ async def test_both_ways_come_to_the_same() -> None:
     """S15: whether a thread does it changes nothing."""
     for size in (10, 100_000):
         result = result_of("x" * size)
-        expected = present(result, {}, None, Presentation(), 500, variable="v", language="zh")
+        expected = present_result(
+            result, {}, None, Presentation(), 500, variable="v", language="zh"
+        )
         found = await present_in_time(
             result, {}, None, Presentation(), 500, variable="v", language="zh"
         )

@@ -16,7 +16,7 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.session import keeping
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.reading.presentation import Presented, present
+from tool_engine.session.reading.presentation import Presented, present_result
 from tool_engine.session.reading.result import SessionResult, as_tool_call_result
 from tool_engine.session.session import ToolSession
 
@@ -72,9 +72,9 @@ async def test_texts_are_made_when_one_of_them_is_first_read(
 
     def count(result: ToolExecutionResult, *args: Any, **options: Any) -> Presented:
         made.append(result.tool_name)
-        return present(result, *args, **options)
+        return present_result(result, *args, **options)
 
-    monkeypatch.setattr(keeping, "present", count)
+    monkeypatch.setattr(keeping, "present_result", count)
     read = await session.execute("rows")
     assert read.output["rows"] == ROWS
     assert not made

@@ -13,7 +13,7 @@ from tool_engine.errors import VariableError
 from tool_engine.model.json.output import to_text
 from tool_engine.session.variables import references
 from tool_engine.session.variables import store as variables
-from tool_engine.session.variables.references import expand, reference
+from tool_engine.session.variables.references import expand_references, reference
 from tool_engine.session.variables.store import Variable, VariableStore
 
 
@@ -55,7 +55,7 @@ def test_a_reference_stands_for(text: str, expected: Any) -> None:
     """S25, U36: the whole, from a character on, or a part; alone it keeps its type."""
     store = store_of(word="hello", rows=[1, {"a": None}], number=7, emoji="a😀b", none=None)
     params = {"x": text, "deep": [{"y": [text, 1]}]}
-    expanded = expand(params, store)
+    expanded = expand_references(params, store)
     assert expanded.params["x"] == expected
     assert expanded.params["deep"] == [{"y": [expected, 1]}]
     assert params == {"x": text, "deep": [{"y": [text, 1]}]}
@@ -66,7 +66,7 @@ def test_names_with_signs(name: str) -> None:
     """U36: names with `/` and `.` can be referenced, too."""
     store = VariableStore()
     store.add(Variable(name=name, value="x"))
-    assert expand({"a": reference(name)}, store).params == {"a": "x"}
+    assert expand_references({"a": reference(name)}, store).params == {"a": "x"}
 
 
 JSON = st.recursive(
@@ -82,7 +82,7 @@ def test_a_whole_value_keeps_its_type(value: Any) -> None:
     """S25: alone, a reference stands for the value itself, with every type in it."""
     store = store_of(x=value)
     kept = store.get("x").value
-    expanded = expand({"x": [reference("x")]}, store).params["x"][0]
+    expanded = expand_references({"x": [reference("x")]}, store).params["x"][0]
     assert expanded == kept
     assert to_text(expanded) == to_text(kept)
     assert type(expanded) is type(kept)
@@ -94,7 +94,9 @@ def test_parts_are_counted_in_characters(text: str, start: int, length: int) -> 
     """U36: from a character on, and that many characters, as Python counts them."""
     store = store_of(x=text)
     kept = store.get("x").text
-    expanded = expand({"a": reference("x", start), "b": reference("x", start, length)}, store)
+    expanded = expand_references(
+        {"a": reference("x", start), "b": reference("x", start, length)}, store
+    )
     assert expanded.params == {"a": kept[start:], "b": kept[start : start + length]}
 
 
@@ -109,18 +111,20 @@ def test_what_was_put_in_is_never_expanded(a: str, b: str, head: str, tail: str)
     """U37: a text that a tool brought in cannot pull another variable out."""
     store = store_of(a=a, b=b)
     text = f"{head}|{reference('a')}|{reference('b')}|{tail}"
-    expanded = expand({"x": text, "y": reference("a")}, store).params
+    expanded = expand_references({"x": text, "y": reference("a")}, store).params
     assert expanded == {"x": f"{head}|{a}|{b}|{tail}", "y": a}
 
 
 def test_labels_of_all_that_was_put_in() -> None:
     """Labels: the arguments carry where each part of them came from, each variable once."""
     store = store_of(a="1", b="2", c="3")
-    expanded = expand({"x": reference("b"), "y": [reference("a") + reference("b", 0, 1)]}, store)
+    expanded = expand_references(
+        {"x": reference("b"), "y": [reference("a") + reference("b", 0, 1)]}, store
+    )
     assert expanded.labels == {"tool:a", "tool:b"}
     assert [each.name for each in expanded.variables] == ["b", "a"]
-    assert expand({"x": "plain"}, store).labels == frozenset()
-    assert expand({"x": "$$VAR_REF{{a}}"}, store).labels == frozenset()
+    assert expand_references({"x": "plain"}, store).labels == frozenset()
+    assert expand_references({"x": "$$VAR_REF{{a}}"}, store).labels == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -144,13 +148,13 @@ def test_labels_of_all_that_was_put_in() -> None:
 def test_a_wrong_reference_is_an_error(params: dict[str, Any], message: str) -> None:
     """S25: nothing that looks like a reference is passed on as it is; the message has the cure."""
     with pytest.raises(VariableError, match=message):
-        expand(params, store_of(word="hello"))
+        expand_references(params, store_of(word="hello"))
 
 
 def test_a_value_is_not_shared() -> None:
     """A tool that changes its arguments does not change the variable."""
     store = store_of(rows=[1])
-    expand({"x": "$VAR_REF{{rows}}"}, store).params["x"].append(2)
+    expand_references({"x": "$VAR_REF{{rows}}"}, store).params["x"].append(2)
     assert store.get("rows").value == [1]
 
 
@@ -158,11 +162,11 @@ def test_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand references to a large variable end as an error, not in memory."""
     monkeypatch.setattr(references, "MAX_EXPANDED", 1000)
     store = store_of(page="x" * 300)
-    assert len(expand({"x": reference("page") * 3}, store).params["x"]) == 900
+    assert len(expand_references({"x": reference("page") * 3}, store).params["x"]) == 900
     with pytest.raises(VariableError, match="come to more than 1000 characters"):
-        expand({"x": reference("page") * 4}, store)
+        expand_references({"x": reference("page") * 4}, store)
     with pytest.raises(VariableError, match="come to more than 1000 characters"):
-        expand({"x": [reference("page")] * 4}, store)
+        expand_references({"x": [reference("page")] * 4}, store)
 
 
 def test_deep_arguments() -> None:
@@ -170,15 +174,15 @@ def test_deep_arguments() -> None:
     deep: Any = 1
     for _ in range(20_000):
         deep = [deep]
-    assert expand({"x": deep}, VariableStore()).params["x"] is deep
+    assert expand_references({"x": deep}, VariableStore()).params["x"] is deep
     with pytest.raises(VariableError, match="nested too deep"):
-        expand({"x": deep, "y": "$VAR_REF{{a}}"}, store_of(a=1))
+        expand_references({"x": deep, "y": "$VAR_REF{{a}}"}, store_of(a=1))
 
 
 def test_many_openings_take_linear_time() -> None:
     """D20: a megabyte of half references is refused at once."""
     with pytest.raises(VariableError, match="is no reference"):
-        expand({"x": "$VAR_REF{{" * 100_000}, store_of(a=1))
+        expand_references({"x": "$VAR_REF{{" * 100_000}, store_of(a=1))
 
 
 def test_many_references_to_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +196,7 @@ def test_many_references_to_one_variable(monkeypatch: pytest.MonkeyPatch) -> Non
 
     store = store_of(rows=[0] * 100)
     monkeypatch.setattr(variables, "to_text", count)
-    expanded = expand({"x": [reference("rows", 0, 1)] * 1000}, store)
+    expanded = expand_references({"x": [reference("rows", 0, 1)] * 1000}, store)
     assert expanded.params["x"] == ["["] * 1000
     assert written == 1
 
@@ -202,7 +206,7 @@ def test_a_reference_is_a_use() -> None:
     store = VariableStore(2)
     for name in ("a", "b"):
         store.add(Variable(name=name, value=name))
-    expand({"x": reference("a")}, store)
+    expand_references({"x": reference("a")}, store)
     store.add(Variable(name="c", value="c"))
     assert "a" in store
     assert "b" not in store
@@ -213,12 +217,12 @@ def test_keys_that_are_no_texts() -> None:
     store = VariableStore()
     store.add(Variable(name="a", value=1))
     params: Any = {1: "$VAR_REF{{a}}"}
-    assert str(expand(params, store).params) == "{1: 1}"
+    assert str(expand_references(params, store).params) == "{1: 1}"
     with pytest.raises(VariableError, match="x: a key cannot refer to a variable"):
-        expand({"x": {"$VAR_REF{{a}}": 1}}, store)
+        expand_references({"x": {"$VAR_REF{{a}}": 1}}, store)
     with pytest.raises(VariableError, match="arguments: a key cannot refer to a variable"):
-        expand({"$VAR_REF{{a}}": 1}, store)
-    assert expand({"x": [None, 2.5]}, store).params == {"x": [None, 2.5]}
+        expand_references({"$VAR_REF{{a}}": 1}, store)
+    assert expand_references({"x": [None, 2.5]}, store).params == {"x": [None, 2.5]}
 
 
 def test_what_holds_itself() -> None:
@@ -226,16 +230,16 @@ def test_what_holds_itself() -> None:
     ring: list[Any] = ["x"]
     ring.append({"y": ring})
     store = store_of(word="w")
-    assert expand({"x": ring}, store).params == {"x": ring}
+    assert expand_references({"x": ring}, store).params == {"x": ring}
     with pytest.raises(VariableError, match="nested too deep"):
-        expand({"x": ring, "y": reference("word")}, store)
+        expand_references({"x": ring, "y": reference("word")}, store)
 
 
 def test_many_dollars() -> None:
     """S25: only the last one before a reference makes it the characters themselves."""
     store = store_of(word="w")
     texts = ["$VAR_REF{{word}}", "$$VAR_REF{{word}}", "$$$VAR_REF{{word}}", "$ $VAR_REF{{word}}$"]
-    found = [expand({"x": text}, store).params["x"] for text in texts]
+    found = [expand_references({"x": text}, store).params["x"] for text in texts]
     assert found == ["w", "$VAR_REF{{word}}", "$$VAR_REF{{word}}", "$ w$"]
 
 
@@ -252,7 +256,7 @@ def test_references_are_found_whatever_stands_beside_them(beside: Any) -> None:
     """S25: also where JSON could not hold the arguments; what holds none is passed on as it is."""
     store = store_of(word="w")
     for text in ("$VAR_REF{{word}}", Text("$VAR_REF{{word}}")):
-        found = expand({"x": [beside, {"y": (text,)}]}, store).params["x"]
+        found = expand_references({"x": [beside, {"y": (text,)}]}, store).params["x"]
         assert found[1] == {"y": ["w"]}
     params = {"x": [beside, {"y": ("word",)}]}
-    assert expand(params, store).params is params
+    assert expand_references(params, store).params is params

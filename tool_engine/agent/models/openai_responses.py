@@ -13,7 +13,7 @@ from tool_engine.agent.models.openai import OpenAIClient
 from tool_engine.agent.models.provider_errors import REFUSAL_CODES
 from tool_engine.errors import ChatModelError, ConfigurationError, MissingExtraError
 from tool_engine.model.chat import ChatRequest
-from tool_engine.protocols.chunks import field
+from tool_engine.protocols.chunks import read_field
 from tool_engine.redaction import redact_text
 
 try:
@@ -82,12 +82,15 @@ class OpenAIResponsesModel(OpenAIClient):
         return body
 
     def _check_event(self, event: Any) -> Any:
-        kind = field(event, "type")
-        response = field(event, "response", event)
-        if kind != "error" and field(response, "status") != "failed":
+        kind = read_field(event, "type")
+        response = read_field(event, "response", event)
+        if kind != "error" and read_field(response, "status") != "failed":
             return event
-        error = event if kind == "error" else field(response, "error")
-        code, words = field(error, "code", "failed"), field(error, "message", "no reason was given")
+        error = event if kind == "error" else read_field(response, "error")
+        code, words = (
+            read_field(error, "code", "failed"),
+            read_field(error, "message", "no reason was given"),
+        )
         raise ChatModelError(
             redact_text(f"{self.name}: {self.address} gave up the reply ({code}): {words}"),
             is_transient=code in _TRANSIENT,

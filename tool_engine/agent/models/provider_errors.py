@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tool_engine.errors import ChatModelError
-from tool_engine.protocols.chunks import field
+from tool_engine.protocols.chunks import read_field
 from tool_engine.redaction import redact_text
 
 _TRANSIENT: Final = frozenset({408, 409, 425, 429})
@@ -61,7 +61,7 @@ def _find_status(error: BaseException) -> int | None:
 
 
 def _find_codes(error: BaseException, body: object) -> set[str]:
-    inner = field(body, "error", {}) if isinstance(body, Mapping) else {}
+    inner = read_field(body, "error", {}) if isinstance(body, Mapping) else {}
     found = [getattr(error, "code", None), getattr(error, "type", None)]
     for each in (body, inner):
         if isinstance(each, Mapping):
@@ -97,8 +97,8 @@ def _find_words(error: BaseException, body: object) -> str:
 def _message_in(body: Any) -> str | None:
     if isinstance(body, list) and len(body) == 1:
         body = body[0]
-    for each in (field(body, "error"), body) if isinstance(body, Mapping) else ():
-        message = each if isinstance(each, str) else field(each, "message")
+    for each in (read_field(body, "error"), body) if isinstance(body, Mapping) else ():
+        message = each if isinstance(each, str) else read_field(each, "message")
         if isinstance(message, str) and message.strip():
             return message
     return None

@@ -17,7 +17,7 @@ from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.call import ToolCall
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.known_fields import KnownArguments
-from tool_engine.protocols.chunks import field, plain
+from tool_engine.protocols.chunks import plain, read_field
 from tool_engine.protocols.large_replies import read_in_time
 from tool_engine.protocols.registry import get_protocol
 
@@ -228,15 +228,15 @@ def _list_tools(tools: Any) -> set[str]:
         return set()
     declared: list[Any] = []
     for tool in tools:
-        listed = field(tool, "functionDeclarations")
-        declared += listed if isinstance(listed, list) else [field(tool, "function", tool)]
-    return {name for each in declared if isinstance(name := field(each, "name"), str)}
+        listed = read_field(tool, "functionDeclarations")
+        declared += listed if isinstance(listed, list) else [read_field(tool, "function", tool)]
+    return {name for each in declared if isinstance(name := read_field(each, "name"), str)}
 
 
 def _last_said(messages: Sequence[Any]) -> list[Any]:
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
-        if field(message, "role") in _OWN_ROLES or field(message, "type") in _OWN_ITEMS:
+        if read_field(message, "role") in _OWN_ROLES or read_field(message, "type") in _OWN_ITEMS:
             return list(messages[place + 1 :])
     return list(messages)
 

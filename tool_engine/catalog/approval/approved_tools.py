@@ -95,7 +95,7 @@ class Gate:
         """Compare tools with those of now, in a thread: thousands would hold the loop."""
         pairs = ((present.get(tool.name), tool) for tool in found)
         self._compared |= {
-            new.name: _Compared(old, new, compare_tools(old, new))
+            new.name: _Compared(old, new, compare_versions(old, new))
             for old, new in pairs
             if old is not None and old.definition_hash != new.definition_hash
         }
@@ -149,7 +149,7 @@ class Gate:
         if known is not None and known.old is present and known.new is tool:
             diff = known.diff
         else:
-            diff = compare_tools(present, tool)
+            diff = compare_versions(present, tool)
         if self._is_strict and diff.breaks_unannounced:
             passed.errors.append((str(tool.source), f"{diff.warning}; the tool of before stays"))
             return present
@@ -173,8 +173,8 @@ def _hash_of(tool: Tool | None) -> str | None:
     return None if tool is None else tool.definition_hash
 
 
-def compare_tools(old: Tool, new: Tool) -> ToolDiff:
+def compare_versions(old: Tool, new: Tool) -> ToolDiff:
     """Compare two tools."""
     # Few programs need it, and none at its start.
-    diff: ToolDiff = import_module(_COMPARISON).compare(old, new)
+    diff: ToolDiff = import_module(_COMPARISON).compare_versions(old, new)
     return diff

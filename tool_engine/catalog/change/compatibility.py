@@ -85,11 +85,11 @@ class ToolDiff(msgspec.Struct, frozen=True):
         }
 
 
-def compare(old: Tool, new: Tool) -> ToolDiff:
+def compare_versions(old: Tool, new: Tool) -> ToolDiff:
     """Return the edits between two versions of a tool with their levels.
 
     Example:
-        >>> compare(tool, msgspec.structs.replace(tool, description="Other words")).level
+        >>> compare_versions(tool, msgspec.structs.replace(tool, description="Other words")).level
         'cosmetic'
     """
     changes: list[ToolChange] = []

@@ -106,7 +106,7 @@ def definitions_of_text(
     """
     # PyYAML takes as long to import as the rest of the catalog, and no mapping needs it.
     strict_yaml = import_module("tool_engine.catalog.yaml.strict_yaml")
-    documents, problems = strict_yaml.parse(text, source, allow_aliases=allow_aliases)
+    documents, problems = strict_yaml.parse_yaml(text, source, allow_aliases=allow_aliases)
     may_be_several = not only_one_tool
     if only_one_tool and len(documents) == 1 and _kind_of(documents[0].value) != _TOOL:
         problems = [*problems, _no_tool(documents[0], source)]

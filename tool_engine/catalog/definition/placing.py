@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tool_engine.catalog.yaml.strict_yaml import parse
+from tool_engine.catalog.yaml.strict_yaml import parse_yaml
 from tool_engine.errors import DefinitionError, DefinitionProblem
 
 _PATH_PART: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
@@ -19,7 +19,7 @@ def place_problem(problem: DefinitionProblem, text: bytes, number: int) -> Defin
     if problem.line is not None:
         return problem
     try:
-        documents, _ = parse(text, problem.file)
+        documents, _ = parse_yaml(text, problem.file)
     except DefinitionError:
         documents = []
     if number >= len(documents):

@@ -35,7 +35,7 @@ _LENGTH: Final = 4
 """Bytes of the length before each batch."""
 _START: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.stdin.buffer.readline()); "
-    "from tool_engine.catalog.folder.second_reader import serve; serve()"
+    "from tool_engine.catalog.folder.second_reader import serve_reader; serve_reader()"
 )
 _log = get_logger(__name__)
 _decode_files: Final = msgspec.msgpack.Decoder(list[bytes]).decode
@@ -93,7 +93,7 @@ class SecondReader:
             _log.debug("second_reader_lost", error=str(error))
 
 
-def serve() -> None:
+def serve_reader() -> None:
     """Run the second process: read the given files, send their tools."""
     files = _decode_files(sys.stdin.buffer.read())
     out = sys.stdout.buffer

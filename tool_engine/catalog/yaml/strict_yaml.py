@@ -108,13 +108,13 @@ def load_documents(
     Raises:
         DefinitionError: The text is not strict YAML; lists every fault that was found.
     """
-    documents, problems = parse(text, source, allow_aliases=allow_aliases)
+    documents, problems = parse_yaml(text, source, allow_aliases=allow_aliases)
     if problems:
         raise DefinitionError(*problems)
     return documents
 
 
-def parse(
+def parse_yaml(
     text: str | bytes, source: str, *, allow_aliases: bool = False
 ) -> tuple[list[Document], list[DefinitionProblem]]:
     """Read what is readable of `text`; return faults, never raise."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from tool_engine.catalog.change.compatibility import ToolDiff, compare
+from tool_engine.catalog.change.compatibility import ToolDiff, compare_versions
 from tool_engine.catalog.change.tool_change import BREAKING, COMPATIBLE, COSMETIC, NONE, next_major
 from tool_engine.catalog.definition_files import (
     is_definition,
@@ -118,7 +118,7 @@ def compare_tools(old: Mapping[str, Tool], new: Mapping[str, Tool]) -> list[Comp
 
 
 def _compare_tools(old: Tool, new: Tool) -> Compared:
-    diff = compare(old, new)
+    diff = compare_versions(old, new)
     status = "unchanged" if diff.level == NONE else "changed"
     return Compared(new.name, status, diff.level, not diff.breaks_unannounced, diff.warning, diff)
 

@@ -58,20 +58,20 @@ _ALL_TCP: Final = 3
 _ALL_SCOPES: Final = 3
 
 
-def abi() -> int:
+def read_abi_version() -> int:
     """Return the kernel's Landlock version; 0 where there is none."""
     if sys.platform != "linux":
         return 0
     return max(int(_load_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)), 0)
 
 
-def obstacle() -> str:
+def find_obstacle() -> str:
     """Return why this machine cannot confine a program; empty if it can."""
     if sys.platform != "linux":
         return f"it needs Linux, this is {sys.platform}"
     if platform.machine() not in MACHINES:
         return f"it is made for {' and '.join(MACHINES)}, this is {platform.machine()}"
-    found = abi()
+    found = read_abi_version()
     if found < LANDLOCK_ABI:
         has = f"version {found}" if found else "none, or it is turned off"
         return f"it needs Landlock version {LANDLOCK_ABI} (Linux 6.12); this kernel has {has}"

@@ -102,7 +102,7 @@ class ShellExecutor:
 
     def _check_runnable(self, tool: Tool, params: dict[str, Any]) -> tuple[ShellPlan, str]:
         plan, script = self._plans.of(tool), params[SCRIPT]
-        if obstacle := sandbox_launcher.obstacle():
+        if obstacle := sandbox_launcher.find_obstacle():
             raise ToolExecutionError(f"{tool.name} is disabled, for it has no sandbox: {obstacle}")
         check_script(plan, script)
         return plan, script

@@ -52,7 +52,7 @@ _REMOVED_UNTIL: Final = "SELECT value FROM tool_marks WHERE name = 'removed_unti
 _REMOVE_EMPTY: Final = "DELETE FROM tool_statistics WHERE hour = :hour AND calls <= 0"
 
 
-async def prune(reader: Reader, retention: RecordRetention, kind: str, now: float) -> int:
+async def prune_records(reader: Reader, retention: RecordRetention, kind: str, now: float) -> int:
     """Removes what `retention` does not keep; the number of records that it removed.
 
     `now` is the time that all who use the database agree on, Unix time in seconds.

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.json.unpacking import LARGE, unpack
+from tool_engine.model.json.unpacking import LARGE, unpack_value
 
 _MOST: Final = 1_000_001
 """Keys of a mapping that are read: one more than a call may carry."""
@@ -169,7 +169,7 @@ def copied(value: Any) -> Any:
     try:
         packed = _pack(value)
         if len(packed) >= LARGE and is_exact(value):
-            return unpack(packed)
+            return unpack_value(packed)
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
         pass  # it holds what MessagePack has no form for
     return _copied_one_by_one(value)

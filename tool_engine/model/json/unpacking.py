@@ -30,7 +30,7 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def unpack(data: bytes) -> Any:
+def unpack_value(data: bytes) -> Any:
     """Return the value of a MessagePack; a new one each time.
 
     Raises:

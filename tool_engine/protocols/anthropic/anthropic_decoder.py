@@ -13,7 +13,7 @@ import msgspec
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.anthropic.message_content import MessageContent
 from tool_engine.protocols.chunk_decoder import EventDecoder, read_usage
-from tool_engine.protocols.chunks import field
+from tool_engine.protocols.chunks import read_field
 from tool_engine.protocols.reply_builder import Ending, ReplyBuilder, describe_unknown_end
 from tool_engine.protocols.tool_names import KnownTools, NameRule
 
@@ -64,15 +64,15 @@ class AnthropicDecoder(EventDecoder):
         }
 
     def _take_other(self, payload: Any, kind: Any) -> list[StreamEvent]:
-        if kind in (None, "message") and field(payload, "content") is not None:
+        if kind in (None, "message") and read_field(payload, "content") is not None:
             return self._take_message(payload)
-        if field(payload, "error") is not None:
+        if read_field(payload, "error") is not None:
             return self._take_error(payload)
         if isinstance(payload, list | tuple):
             return self._take_several(payload)
         if isinstance(kind, str) and kind != "message":
             # `ping`, events that the SDK derives from others, and future ones.
-            delta = field(payload, "delta")
+            delta = read_field(payload, "delta")
             return [] if delta is None else self._take_unknown_delta(payload, delta)
         return self._builder.report_lost("a chunk is no event of a message", payload)
 
@@ -81,7 +81,7 @@ class AnthropicDecoder(EventDecoder):
             return self._builder.report_lost("a chunk is an empty list, and no event of a message")
         if all(_is_block(each) for each in payloads):
             return self._take_message({"content": payloads})
-        if len(payloads) > 1 and all(field(each, "role") for each in payloads):
+        if len(payloads) > 1 and all(read_field(each, "role") for each in payloads):
             message = f"of {len(payloads)} messages only the last one was read"
             return [self._builder.find("skipped", message), *self.feed(payloads[-1])]
         return [event for payload in payloads for event in self.feed(payload)]
@@ -93,32 +93,36 @@ class AnthropicDecoder(EventDecoder):
             return self._refuse_second()
         # A start that comes twice, before any content, loses nothing.
         self._is_begun = True
-        message = field(payload, "message")
-        self._count_usage(field(message, "usage"))
-        self._held = field(message, "content")
+        message = read_field(payload, "message")
+        self._count_usage(read_field(message, "usage"))
+        self._held = read_field(message, "content")
         return []
 
     def _start_block(self, payload: Any) -> list[StreamEvent]:
         if self._is_ended:
             return self._report_late(_LATE)
-        return self._content.open(field(payload, "content_block"), field(payload, "index"))
+        return self._content.open(
+            read_field(payload, "content_block"), read_field(payload, "index")
+        )
 
     def _add_delta(self, payload: Any) -> list[StreamEvent]:
         if self._is_ended:
             return self._report_late(_LATE)
-        return self._content.add(field(payload, "index"), field(payload, "delta"))
+        return self._content.add(read_field(payload, "index"), read_field(payload, "delta"))
 
     def _take_unknown_delta(self, payload: Any, delta: Any) -> list[StreamEvent]:
-        return [] if self._is_ended else self._content.add_unknown(field(payload, "index"), delta)
+        return (
+            [] if self._is_ended else self._content.add_unknown(read_field(payload, "index"), delta)
+        )
 
     def _stop_block(self, payload: Any) -> list[StreamEvent]:
-        self._content.stop(field(payload, "index"))
+        self._content.stop(read_field(payload, "index"))
         return []
 
     def _add_message_delta(self, payload: Any) -> list[StreamEvent]:
-        self._count_usage(field(payload, "usage"))
-        delta = field(payload, "delta")
-        return self._end_reply(field(delta, "stop_reason"), field(delta, "stop_details"))
+        self._count_usage(read_field(payload, "usage"))
+        delta = read_field(payload, "delta")
+        return self._end_reply(read_field(delta, "stop_reason"), read_field(delta, "stop_details"))
 
     def _stop_message(self, _: Any) -> list[StreamEvent]:
         events = self._open_held()
@@ -137,21 +141,21 @@ class AnthropicDecoder(EventDecoder):
     # Whole messages
 
     def _take_message(self, message: Any) -> list[StreamEvent]:
-        role = field(message, "role", "assistant")
+        role = read_field(message, "role", "assistant")
         if role != "assistant":
             fault = f"a message of the role {role!r} is no reply of a model"
             return self._builder.report_malformed(fault)
         if self._is_begun:
             return self._refuse_second()
         self._is_begun = True
-        events = self._content.open_all(field(message, "content"))
-        self._count_usage(field(message, "usage"))
-        reason = field(message, "stop_reason")
-        if reason is None and field(message, "type") is None:
+        events = self._content.open_all(read_field(message, "content"))
+        self._count_usage(read_field(message, "usage"))
+        reason = read_field(message, "stop_reason")
+        if reason is None and read_field(message, "type") is None:
             # A message of a conversation does not say why it ended, but it did end.
             self._is_ended = True
             return events + self._builder.end(Ending.FINISHED)
-        return events + self._end_reply(reason, field(message, "stop_details"))
+        return events + self._end_reply(reason, read_field(message, "stop_details"))
 
     # The end
 
@@ -176,7 +180,7 @@ class AnthropicDecoder(EventDecoder):
         return events + self._builder.end(ending, reason)
 
     def _end_refused(self, reason: str, details: Any) -> list[StreamEvent]:
-        words = field(details, "explanation") or field(details, "category") or reason
+        words = read_field(details, "explanation") or read_field(details, "category") or reason
         self._builder.refusal.append(str(words))
         message = f"the provider refused this reply ({words}): none of its calls is run"
         events = [self._builder.find("refusal", message, level="error")]
@@ -217,8 +221,8 @@ class AnthropicDecoder(EventDecoder):
 
 
 def _is_block(value: Any) -> bool:
-    kind = field(value, "type")
-    if not isinstance(kind, str) or field(value, "snapshot") is not None:
+    kind = read_field(value, "type")
+    if not isinstance(kind, str) or read_field(value, "snapshot") is not None:
         return False
     return kind in ("text", "thinking", "redacted_thinking") or kind.endswith(
         ("tool_use", "tool_result")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tool_engine.model.call import ToolCall
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.chunk_decoder import sort_by_index
-from tool_engine.protocols.chunks import field, plain
+from tool_engine.protocols.chunks import plain, read_field
 from tool_engine.protocols.object_arguments import is_sendable, make_sendable
 from tool_engine.protocols.reply_builder import CallInProgress
 from tool_engine.protocols.tool_names import NameRule
@@ -33,7 +33,7 @@ class Block:
         self.kind = kind
         self.index = index
         self.call: CallInProgress | None = None
-        self.input = field(raw, "input")
+        self.input = read_field(raw, "input")
         self.is_stopped = False
         if isinstance(raw, Mapping):
             raw = {key: value for key, value in raw.items() if key != "input"}
@@ -112,21 +112,21 @@ def drop_unanswered(messages: Sequence[Any]) -> list[Any]:
 
 
 def _keep_answered(message: Any) -> list[Any]:
-    content = field(message, "content")
-    if field(message, "role") != "assistant" or not isinstance(content, list):
+    content = read_field(message, "content")
+    if read_field(message, "role") != "assistant" or not isinstance(content, list):
         return [message]
-    answers = {field(each, "tool_use_id") for each in content}
-    kept = [each for each in content if not _is_own_call(each) or field(each, "id") in answers]
-    has_calls = any(field(each, "type") == "tool_use" for each in content)
+    answers = {read_field(each, "tool_use_id") for each in content}
+    kept = [each for each in content if not _is_own_call(each) or read_field(each, "id") in answers]
+    has_calls = any(read_field(each, "type") == "tool_use" for each in content)
     if has_calls or len(kept) == len(content):
         return [message]
-    while kept and field(kept[-1], "type") in _THOUGHTS:
+    while kept and read_field(kept[-1], "type") in _THOUGHTS:
         kept.pop()
     return [{**message, "content": kept}] if kept else []
 
 
 def _is_own_call(block: Any) -> bool:
-    kind = field(block, "type", "")
+    kind = read_field(block, "type", "")
     return isinstance(kind, str) and kind.endswith("_tool_use")
 
 

@@ -17,7 +17,7 @@ from tool_engine.protocols.anthropic.content_blocks import (
 )
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.chunk_decoder import NEVER_BEGUN, NO_TEXT, SENT_TWICE, UNKNOWN_FORM
-from tool_engine.protocols.chunks import field
+from tool_engine.protocols.chunks import read_field
 from tool_engine.protocols.object_arguments import is_sendable, take_object
 from tool_engine.protocols.reply_builder import CallInProgress, Ending, ReplyBuilder
 from tool_engine.protocols.tool_names import NameRule
@@ -66,7 +66,7 @@ class MessageContent:
     def open(self, raw: Any, index: object) -> list[StreamEvent]:
         if isinstance(raw, str):
             raw = {"type": "text", "text": raw}
-        kind = field(raw, "type")
+        kind = read_field(raw, "type")
         if not isinstance(kind, str):
             return self._builder.report_lost("a content block has no type", raw)
         place = index if _is_index(index) else len(self.blocks)
@@ -81,7 +81,7 @@ class MessageContent:
         return events
 
     def add(self, index: object, delta: Any) -> list[StreamEvent]:
-        kind = field(delta, "type")
+        kind = read_field(delta, "type")
         block = self._find_block(index)
         take = self._deltas.get(kind) if isinstance(kind, str) else None
         if take is not None:
@@ -165,14 +165,14 @@ class MessageContent:
             self._builder.finish(call)
 
     def _add_text(self, block: Block | None, delta: Any) -> list[StreamEvent]:
-        text = field(delta, "text", "")
+        text = read_field(delta, "text", "")
         if not isinstance(text, str):
             return self._builder.report_lost("a text is no text", text)
         events = self._grow_text(block, "text", text)
         return events + self._builder.add_text(text)
 
     def _add_thought(self, block: Block | None, delta: Any) -> list[StreamEvent]:
-        text = field(delta, "thinking", "")
+        text = read_field(delta, "thinking", "")
         if not isinstance(text, str):
             return self._builder.report_lost("a thought is no text", text)
         self._builder.reasoning.append(text)
@@ -195,7 +195,7 @@ class MessageContent:
         return events
 
     def _add_arguments(self, block: Block | None, delta: Any) -> list[StreamEvent]:
-        part = field(delta, "partial_json")
+        part = read_field(delta, "partial_json")
         if block is None or block.kind in TEXTS:
             return self._report_stray(block, part) if part else []
         if block.call is not None and (part is None or part == {}):

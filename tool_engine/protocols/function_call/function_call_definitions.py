@@ -14,7 +14,7 @@ from tool_engine.protocols.text.listed_parameters import (
     find_unsaid,
     list_parameters,
 )
-from tool_engine.protocols.text.neutral_text import neutralize
+from tool_engine.protocols.text.neutral_text import neutralize_text
 
 _SAID: Final = frozenset({"type", "description", "default", "enum"})
 _UNSAID: Final = "the style 'function' does not say {} of {}; the styles 'xml' and 'json' do"
@@ -39,7 +39,7 @@ def _write_function(tool: Tool, language: str) -> str:
     details = [_write_line(each, language) for each in list_parameters(tool)]
     if details:
         lines += [f"{parameters}:", *details]
-    return neutralize("\n".join(lines))
+    return neutralize_text("\n".join(lines))
 
 
 def _write_line(parameter: ListedParameter, language: str) -> str:
@@ -75,7 +75,7 @@ def _write_xml_tool(tool: Tool) -> str:
 
 
 def _quote_text(text: str) -> str:
-    return quoteattr(neutralize(text))
+    return quoteattr(neutralize_text(text))
 
 
 def _write_json_list(tools: Iterable[Tool], language: str) -> str:
@@ -87,7 +87,7 @@ def _write_json_list(tools: Iterable[Tool], language: str) -> str:
         }
         for tool in tools
     ]
-    return "\n".join(neutralize(_write_json(line)) for line in lines)
+    return "\n".join(neutralize_text(_write_json(line)) for line in lines)
 
 
 DEFINITION_STYLES: Final[Mapping[str, Callable[[Iterable[Tool], str], str]]] = {

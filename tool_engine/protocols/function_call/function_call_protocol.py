@@ -20,7 +20,7 @@ from tool_engine.protocols.function_call.function_call_definitions import (
 )
 from tool_engine.protocols.function_call.json_tracker import END_TAG, START_TAG
 from tool_engine.protocols.result_content import request_ids, text_of
-from tool_engine.protocols.text.neutral_text import find_closing_fence, neutralize, write_label
+from tool_engine.protocols.text.neutral_text import find_closing_fence, neutralize_text, write_label
 from tool_engine.protocols.text.text_protocol import TextProtocol, check_rendering
 
 _CALL_STYLES: Final = ("function_call", "json")
@@ -112,6 +112,6 @@ class FunctionCallProtocol(TextProtocol):
 
     def _write_result(self, call_id: str, result: ToolExecutionResult) -> str:
         head = f"# {write_label(result.tool_name)} ({write_label(call_id)})"
-        text = f"{head}\n{_RESULT[self.language]}: {neutralize(text_of(result))}"
+        text = f"{head}\n{_RESULT[self.language]}: {neutralize_text(text_of(result))}"
         fence = find_closing_fence(text)
         return text if fence is None else f"{text}\n{fence}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tool_engine.protocols.chunks import field, plain
+from tool_engine.protocols.chunks import plain, read_field
 
 _REASONING: Final = ("reasoning_content", "reasoning")
 _DETAILS: Final = "reasoning_details"
@@ -29,7 +29,7 @@ def _list_undeclared(value: Any) -> Any:
 def get_undeclared(value: Any, name: str) -> Any:
     """Return an undeclared field of an SDK object, faster than `field`."""
     extra = _list_undeclared(value)
-    return field(value, name) if extra is None else extra.get(name)
+    return read_field(value, name) if extra is None else extra.get(name)
 
 
 def copy_extra(value: Any) -> dict[str, Any]:

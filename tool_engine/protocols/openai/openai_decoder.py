@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.chunk_decoder import ChunkDecoder, read_usage
-from tool_engine.protocols.chunks import ChunkReader, field, plain
+from tool_engine.protocols.chunks import ChunkReader, plain, read_field
 from tool_engine.protocols.object_arguments import find_fault
 from tool_engine.protocols.openai.call_table import CallTable, Fragment
 from tool_engine.protocols.openai.finish_reasons import asks_for_calls, find_meaning
@@ -93,11 +93,11 @@ class OpenAIDecoder(ChunkDecoder):
         return not (said.calls or said.text or said.reasoning or said.refusal or said.findings)
 
     def _take_payload(self, payload: Any) -> list[StreamEvent]:
-        choices = None if isinstance(payload, _PLAIN) else field(payload, "choices")
+        choices = None if isinstance(payload, _PLAIN) else read_field(payload, "choices")
         if choices is None:
             is_list = isinstance(payload, list | tuple)
             return self._take_list(payload) if is_list else self._take_other(payload)
-        usage = field(payload, "usage")
+        usage = read_field(payload, "usage")
         self._builder.usage = read_usage(usage) or self._builder.usage
         error = get_undeclared(payload, "error")
         events = self._fail_reply(error) if error else []
@@ -111,29 +111,29 @@ class OpenAIDecoder(ChunkDecoder):
         """Read an error, a bare message, or an event of the SDK."""
         if payload is None or isinstance(payload, _PLAIN):
             return self._report_odd("a chunk of the reply is", payload, "an object")
-        usage = field(payload, "usage")
+        usage = read_field(payload, "usage")
         self._builder.usage = read_usage(usage) or self._builder.usage
-        kind, message = field(payload, "type"), field(payload, "message")
-        error = field(payload, "error") or field(payload, "detail")
-        if error or isinstance(message, str) or "error" in (kind, field(payload, "object")):
+        kind, message = read_field(payload, "type"), read_field(payload, "message")
+        error = read_field(payload, "error") or read_field(payload, "detail")
+        if error or isinstance(message, str) or "error" in (kind, read_field(payload, "object")):
             return self._fail_reply(error or payload)
-        if field(payload, "chunk") is not None:
-            return self._take_payload(field(payload, "chunk"))
+        if read_field(payload, "chunk") is not None:
+            return self._take_payload(read_field(payload, "chunk"))
         if message is not None:
             return self._take_lone_choice(payload, message)
-        if field(payload, "role") is not None or field(payload, "tool_calls") is not None:
+        if read_field(payload, "role") is not None or read_field(payload, "tool_calls") is not None:
             return self._take_message(payload)
         is_known = isinstance(kind, str) and kind.startswith(_HELPER_EVENTS)
         return [] if is_known or usage is not None or payload == {} else self._skip_payload(payload)
 
     def _take_lone_choice(self, choice: Any, message: Any) -> list[StreamEvent]:
         """Read a bare choice, or Ollama's own format, whole or by line."""
-        is_done = field(choice, "done")
+        is_done = read_field(choice, "done")
         if is_done is None:
             return self._take_choice(choice, choice, 0)
         events = self._take_delta(message)
         return (
-            events + self._end_reply(str(field(choice, "done_reason", "stop")))
+            events + self._end_reply(str(read_field(choice, "done_reason", "stop")))
             if is_done
             else events
         )
@@ -148,7 +148,7 @@ class OpenAIDecoder(ChunkDecoder):
     def _take_list(self, payloads: Sequence[Any]) -> list[StreamEvent]:
         if not payloads:
             return self._builder.report_lost("a chunk of the reply is an empty list, not an object")
-        roles = [field(each, "role") for each in payloads]
+        roles = [read_field(each, "role") for each in payloads]
         if len(payloads) < 2 or not any(roles):
             return [event for each in payloads for event in self._take_payload(each)]
         message = f"of {len(payloads)} messages only the last one was read"
@@ -157,19 +157,19 @@ class OpenAIDecoder(ChunkDecoder):
     def _take_choice(self, payload: Any, choice: Any, place: int) -> list[StreamEvent]:
         if choice is None or isinstance(choice, _NO_OBJECT):
             return self._report_odd("a choice of the reply is", choice, "an object")
-        delta = field(choice, "delta")
-        message = field(choice, "message") if not delta else None
-        index = field(choice, "index", place)
+        delta = read_field(choice, "delta")
+        message = read_field(choice, "message") if not delta else None
+        index = read_field(choice, "index", place)
         if index not in (0, "0") and (message is None or place > 0):
             if not _is_number(index):
                 return self._report_odd("the index of a choice is", index, "a number")
             self._others.add(str(index))
-            calls = field(delta or field(choice, "message"), "tool_calls")
+            calls = read_field(delta or read_field(choice, "message"), "tool_calls")
             self._has_lost_calls = self._has_lost_calls or bool(calls)
             return []
-        reason, error = field(choice, "finish_reason"), get_undeclared(choice, "error")
+        reason, error = read_field(choice, "finish_reason"), get_undeclared(choice, "error")
         if message is not None:
-            is_chunk = field(payload, "object") == "chat.completion.chunk" and not reason
+            is_chunk = read_field(payload, "object") == "chat.completion.chunk" and not reason
             events = self._take_whole(message, is_chunk=is_chunk)
         else:
             events = self._take_delta(delta)
@@ -183,7 +183,7 @@ class OpenAIDecoder(ChunkDecoder):
         return events
 
     def _take_message(self, message: Any) -> list[StreamEvent]:
-        role = field(message, "role", "assistant")
+        role = read_field(message, "role", "assistant")
         if role != "assistant":
             text = f"a message of the role {role!r} is no reply: it was not read"
             return [self._builder.find("skipped", text)]
@@ -208,17 +208,17 @@ class OpenAIDecoder(ChunkDecoder):
         thought = self._kept.take(delta)
         if thought:
             self._builder.reasoning.append(thought)
-        content = field(delta, "content")
+        content = read_field(delta, "content")
         if content:
             events += self._take_content(content)
-        refusal = field(delta, "refusal")
+        refusal = read_field(delta, "refusal")
         if refusal:
             self._builder.refusal.append(str(refusal))
-        calls = field(delta, "tool_calls")
+        calls = read_field(delta, "tool_calls")
         if calls not in _NO_CALLS:
             events += self._take_calls(calls, is_whole=is_whole)
             self._has_calls = self._has_calls or bool(calls)
-        legacy = field(delta, "function_call")
+        legacy = read_field(delta, "function_call")
         if legacy not in _NO_CALL:
             events += self._take_legacy(legacy, is_whole=is_whole)
         return events
@@ -259,7 +259,7 @@ class OpenAIDecoder(ChunkDecoder):
         if self._has_repeated:
             return []
         self._has_repeated = True
-        name = field(legacy, "name")
+        name = read_field(legacy, "name")
         if name and all(each.name != name for each in self._calls.calls):
             message = f"function_call calls {name!r:.80}, which tool_calls does not: it was not run"
             return self._builder.report_malformed(message)
@@ -267,21 +267,21 @@ class OpenAIDecoder(ChunkDecoder):
         return [self._builder.find("skipped", message)]
 
     def _take_call(self, entry: Any, *, is_whole: bool) -> list[StreamEvent]:
-        function = None if isinstance(entry, _NO_OBJECT) else field(entry, "function")
-        custom = field(entry, "custom") if function is None else None
+        function = None if isinstance(entry, _NO_OBJECT) else read_field(entry, "function")
+        custom = read_field(entry, "custom") if function is None else None
         # Some servers leave the level of `function` out.
         said = entry if custom in _NO_CALL else custom
         said = said if function in _NO_CALL else function
         if said is None or isinstance(said, _NO_OBJECT):
             return self._report_odd("an entry of tool_calls is", said, "a call")
-        is_custom = custom is not None or field(entry, "type") == "custom"
-        call_id = field(entry, "id")
+        is_custom = custom is not None or read_field(entry, "type") == "custom"
+        call_id = read_field(entry, "id")
         arguments = _find_arguments(said, "input" if is_custom else "arguments")
         fault = find_fault(arguments) if isinstance(arguments, Mapping) else None
         fragment = Fragment(
-            field(entry, "index"),
+            read_field(entry, "index"),
             str(call_id) if isinstance(call_id, int) else call_id,
-            field(said, "name"),
+            read_field(said, "name"),
             _write_arguments(arguments),
             is_custom=is_custom,
             extra=copy_extra(entry),
@@ -299,7 +299,7 @@ class OpenAIDecoder(ChunkDecoder):
         return events + self._builder.end(meaning.ending, reason)
 
     def _fail_reply(self, error: Any) -> list[StreamEvent]:
-        said = error if isinstance(error, str) else field(error, "message", plain(error))
+        said = error if isinstance(error, str) else read_field(error, "message", plain(error))
         message = f"the server reports an error: {said!s:.500}"
         self._builder.spoil(message)
         return self._builder.report_malformed(message) + self._builder.end(Ending.CUT)
@@ -330,14 +330,14 @@ def _is_number(index: Any) -> bool:
 def _find_second(entry: Any, function: Any) -> str | None:
     """Return why an entry may hold more than this one call."""
     for key in _BESIDE:
-        said = field(entry, key)
-        if said and said != field(function, key):
+        said = read_field(entry, key)
+        if said and said != read_field(function, key):
             return f"{key!r} stands beside the function: which call is meant is not certain"
     return None
 
 
 def _find_arguments(said: Any, key: str) -> Any:
-    found = field(said, key)
+    found = read_field(said, key)
     return get_undeclared(said, "parameters") if found is None else found
 
 
@@ -371,12 +371,12 @@ def _find_parts(content: Any) -> Iterator[_Part]:
 
 
 def _read_part(part: Any) -> Iterator[_Part]:
-    text, thought = field(part, "text"), field(part, "thinking")
+    text, thought = read_field(part, "text"), read_field(part, "thinking")
     if thought is not None:
         # Mistral's: a list of parts, or a text.
         yield from (_Part("reasoning", each.text) for each in _find_parts(thought))
-    elif field(part, "type") == "refusal":
-        yield _Part("refusal", str(field(part, "refusal", "")))
+    elif read_field(part, "type") == "refusal":
+        yield _Part("refusal", str(read_field(part, "refusal", "")))
     elif isinstance(text, str):
         yield _Part("text", text)
     else:

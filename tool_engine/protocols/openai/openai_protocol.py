@@ -16,7 +16,7 @@ from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.argument_text import ReadArguments
-from tool_engine.protocols.chunks import field, split_chunks
+from tool_engine.protocols.chunks import read_field, split_chunks
 from tool_engine.protocols.model_protocol import DefinitionLimits
 from tool_engine.protocols.openai.openai_decoder import OpenAIDecoder
 from tool_engine.protocols.openai.openai_messages import AUDIO_TYPES, write_results
@@ -127,4 +127,4 @@ class OpenAIProtocol(StrictProtocol):
 
 def _is_history(reply: Any) -> bool:
     """Return True for a list of messages, which are no chunks."""
-    return isinstance(reply, list | tuple) and any(field(each, "role") for each in reply)
+    return isinstance(reply, list | tuple) and any(read_field(each, "role") for each in reply)

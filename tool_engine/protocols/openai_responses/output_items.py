@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from tool_engine.model.call import ToolCall
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.chunk_decoder import sort_by_index
-from tool_engine.protocols.chunks import field, plain
+from tool_engine.protocols.chunks import plain, read_field
 from tool_engine.protocols.object_arguments import is_sendable, make_sendable
 from tool_engine.protocols.reply_builder import CallInProgress
 from tool_engine.protocols.tool_names import NameRule
@@ -78,8 +78,8 @@ class Item:
     def list_whole_texts(self) -> Iterable[tuple[PartKey, str]]:
         for name in ("summary", "content"):
             for index, part in enumerate(_as_list(self.fields.get(name))):
-                kind = field(part, "type")
-                text = field(part, "refusal" if kind == "refusal" else "text")
+                kind = read_field(part, "type")
+                text = read_field(part, "refusal" if kind == "refusal" else "text")
                 if isinstance(kind, str) and isinstance(text, str):
                     yield PartKey(name, kind, index), text
 
@@ -103,7 +103,7 @@ class Item:
             return ""
         fields = self.merge_fields()
         parts = [*_as_list(fields.get("summary")), *_as_list(fields.get("content"))]
-        texts = (field(part, "text") for part in parts)
+        texts = (read_field(part, "text") for part in parts)
         return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
 
@@ -128,14 +128,14 @@ def drop_awaited(messages: Sequence[Any]) -> list[Any]:
 
     The API refuses a conversation with unanswered ones, and reasoning that nothing follows.
     """
-    if not any(field(each, "type") in AWAITED for each in messages):
+    if not any(read_field(each, "type") in AWAITED for each in messages):
         return list(messages)
     kept: list[Any] = []
     for each in messages:
-        if field(each, "type") not in AWAITED:
+        if read_field(each, "type") not in AWAITED:
             kept.append(each)
             continue
-        while kept and field(kept[-1], "type") == "reasoning":
+        while kept and read_field(kept[-1], "type") == "reasoning":
             kept.pop()
     return kept
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.chunk_decoder import NEVER_BEGUN, NO_TEXT, SENT_TWICE, UNKNOWN_FORM
-from tool_engine.protocols.chunks import field
+from tool_engine.protocols.chunks import read_field
 from tool_engine.protocols.object_arguments import take_object
 from tool_engine.protocols.openai_responses.output_items import (
     AWAITED,
@@ -99,9 +99,9 @@ class ResponseOutput:
 
     def add_unknown(self, payload: Any) -> list[StreamEvent]:
         """Refuse the call that an unknown event may belong to."""
-        part = field(payload, "delta", field(payload, "arguments"))
+        part = read_field(payload, "delta", read_field(payload, "arguments"))
         # Without a place, as in `response.audio.delta`, it is no part of an item.
-        places = (field(payload, "item_id"), field(payload, "output_index"))
+        places = (read_field(payload, "item_id"), read_field(payload, "output_index"))
         item = (
             None if part is None or places == (None, None) else self._find_meant(payload, FUNCTION)
         )
@@ -112,11 +112,11 @@ class ResponseOutput:
 
     def end_arguments(self, payload: Any) -> list[StreamEvent]:
         """Take all arguments of a call; with its name known, it ends."""
-        arguments = field(payload, "arguments")
+        arguments = read_field(payload, "arguments")
         item = self._find_meant(payload, FUNCTION)
         if item is None or item.call is None:
             return self._report_stray(arguments) if arguments else []
-        events = self._builder.name(item.call, field(payload, "name"))
+        events = self._builder.name(item.call, read_field(payload, "name"))
         events += self._take_arguments(item, item.call, arguments)
         if item.call.name is not None:
             self._builder.finish(item.call)
@@ -125,15 +125,15 @@ class ResponseOutput:
     def add_text(
         self, payload: Any, field_name: str, kind: str, index: object
     ) -> list[StreamEvent]:
-        delta = field(payload, "delta")
+        delta = read_field(payload, "delta")
         if not isinstance(delta, str):
             return self._builder.report_lost("a part of a text is no text", delta) if delta else []
         wanted = "message" if kind in ("output_text", "refusal") else "reasoning"
         item = self._find_meant(payload, wanted)
         events: list[StreamEvent] = []
         if item is None:
-            raw = {"type": wanted, "id": field(payload, "item_id"), "role": "assistant"}
-            item, events = self._open_item(wanted, raw, field(payload, "output_index"))
+            raw = {"type": wanted, "id": read_field(payload, "item_id"), "role": "assistant"}
+            item, events = self._open_item(wanted, raw, read_field(payload, "output_index"))
         key = PartKey(field_name, kind, index if isinstance(index, int) else 0)
         item.texts.setdefault(key, []).append(delta)
         return events + self._add_part(kind, delta)
@@ -178,7 +178,7 @@ class ResponseOutput:
 
     def _find_identified(self, raw: Any) -> Item | None:
         for name in ("id", "call_id"):
-            known = field(raw, name)
+            known = read_field(raw, name)
             found = self._by_id.get(known) if isinstance(known, str) else None
             if found is not None and (not _has_other_call(found, raw) or _is_same(found, raw)):
                 return found
@@ -201,11 +201,11 @@ class ResponseOutput:
 
     def _find_meant(self, payload: Any, kind: str) -> Item | None:
         for name in ("item_id", "call_id"):
-            known = field(payload, name)
+            known = read_field(payload, name)
             found = self._by_id.get(known) if isinstance(known, str) else None
             if found is not None and found.kind == kind:
                 return found
-        index = field(payload, "output_index")
+        index = read_field(payload, "output_index")
         if isinstance(index, int):
             placed = self._by_index.get(index)
             if placed is None or placed.kind != kind:
@@ -213,24 +213,24 @@ class ResponseOutput:
             self._placed_only.add(placed)
             return placed
         last = (item for item in reversed(self.items) if item.kind == kind and not item.is_done)
-        return None if field(payload, "item_id") else next(last, None)
+        return None if read_field(payload, "item_id") else next(last, None)
 
     def _open_item(self, kind: str, raw: Any, index: object) -> tuple[Item, list[StreamEvent]]:
         item = Item(kind, raw, index if isinstance(index, int) else None)
         self.items.append(item)
         self._builder.has_begun = True
         for name in ("id", "call_id"):
-            known = field(raw, name)
+            known = read_field(raw, name)
             if isinstance(known, str) and known:
                 before = self._by_id.get(known)
                 self._by_id[known] = item if before is None or before.is_done else before
         if item.index is not None:
             self._by_index[item.index] = item
         if kind == FUNCTION:
-            call_id = field(raw, "call_id") or field(raw, "id")
-            item.call, events = self._builder.begin(call_id, field(raw, "name"))
+            call_id = read_field(raw, "call_id") or read_field(raw, "id")
+            item.call, events = self._builder.begin(call_id, read_field(raw, "name"))
             item.call.echo = item.list_echoed()
-            item.arguments = field(raw, "arguments") or None
+            item.arguments = read_field(raw, "arguments") or None
             return item, events
         events = [] if kind == "message" else self._builder.add_other()
         if kind in AWAITED:
@@ -254,18 +254,18 @@ class ResponseOutput:
         return events
 
     def _complete_call(self, item: Item, call: CallInProgress, raw: Any) -> list[StreamEvent]:
-        events = self._builder.name(call, field(raw, "name"))
-        call_id = field(raw, "call_id")
+        events = self._builder.name(call, read_field(raw, "name"))
+        call_id = read_field(raw, "call_id")
         before = item.fields.get("call_id")
         if isinstance(call_id, str) and isinstance(before, str) and call_id != before:
             message = (
                 f"the id {before!r} of a call is {call_id!r} where it is whole: the first counts"
             )
             events.append(self._builder.find("malformed_reply", message, call_id=call.call_id))
-        events += self._take_arguments(item, call, field(raw, "arguments"))
+        events += self._take_arguments(item, call, read_field(raw, "arguments"))
         if not item.has_arguments and item.arguments is not None:
             events += self._take_arguments(item, call, item.arguments)
-        if field(raw, "status") == "incomplete":
+        if read_field(raw, "status") == "incomplete":
             self._builder.refuse(call, _CUT)
         else:
             self._builder.finish(call)
@@ -332,17 +332,17 @@ def _read_value(call: CallInProgress) -> Mapping[str, Any] | None:
 
 
 def _find_kind(raw: Any) -> str | None:
-    kind = field(raw, "type", "message" if field(raw, "role") == "assistant" else None)
+    kind = read_field(raw, "type", "message" if read_field(raw, "role") == "assistant" else None)
     return kind if isinstance(kind, str) else None
 
 
 def _has_other_call(item: Item, raw: Any) -> bool:
-    known, new = item.fields.get("call_id"), field(raw, "call_id")
+    known, new = item.fields.get("call_id"), read_field(raw, "call_id")
     return bool(known and new and known != new)
 
 
 def _has_other_ids(item: Item, raw: Any) -> bool:
-    known, new = item.fields.get("id"), field(raw, "id")
+    known, new = item.fields.get("id"), read_field(raw, "id")
     return bool(known and new and known != new) or _has_other_call(item, raw)
 
 
@@ -357,7 +357,7 @@ def _is_same(item: Item, raw: Any) -> bool:
         return False
     if item.call is None:
         return True
-    name, arguments = field(raw, "name"), field(raw, "arguments")
+    name, arguments = read_field(raw, "name"), read_field(raw, "arguments")
     if name is not None and item.fields.get("name", name) != name:
         return False
     if isinstance(arguments, str):

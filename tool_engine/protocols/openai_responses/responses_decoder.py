@@ -13,7 +13,7 @@ import msgspec
 from tool_engine.model.json.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.chunk_decoder import EventDecoder, read_usage
-from tool_engine.protocols.chunks import field
+from tool_engine.protocols.chunks import read_field
 from tool_engine.protocols.openai_responses.response_output import ResponseOutput
 from tool_engine.protocols.reply_builder import Ending, Refine, ReplyBuilder, describe_unknown_end
 from tool_engine.protocols.tool_names import KnownTools, NameRule
@@ -66,15 +66,15 @@ class OpenAIResponsesDecoder(EventDecoder):
         return self._take_late(payload) if self._is_ended else super()._take_payload(payload)
 
     def _take_late(self, payload: Any) -> list[StreamEvent]:
-        kind = field(payload, "type")
+        kind = read_field(payload, "type")
         if not isinstance(kind, str) or kind == "error" or kind not in self._events:
             return super()._take_payload(payload)
         return [] if kind == "response.created" else self._report_late(_LATE)
 
     def _take_other(self, payload: Any, kind: Any) -> list[StreamEvent]:
-        if field(payload, "output") is not None and kind in (None, "response"):
+        if read_field(payload, "output") is not None and kind in (None, "response"):
             return self._end_response({"response": payload})
-        if field(payload, "error") is not None and kind is None:
+        if read_field(payload, "error") is not None and kind is None:
             return self._take_error(payload)
         if isinstance(payload, list | tuple):
             return self._take_several(payload)
@@ -83,7 +83,7 @@ class OpenAIResponsesDecoder(EventDecoder):
         if isinstance(kind, str):
             # Signs of life, and future events.
             return self._output.add_unknown(payload)
-        hint = "; its protocol is 'openai'" if field(payload, "choices") is not None else ""
+        hint = "; its protocol is 'openai'" if read_field(payload, "choices") is not None else ""
         return self._builder.report_lost(f"a chunk is no part of a response{hint}", payload)
 
     def _take_several(self, payloads: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
@@ -110,8 +110,8 @@ class OpenAIResponsesDecoder(EventDecoder):
     # Events of a stream
 
     def _begin_response(self, payload: Any) -> list[StreamEvent]:
-        response = field(payload, "response")
-        known, self._id = self._id, field(response, "id") or self._id
+        response = read_field(payload, "response")
+        known, self._id = self._id, read_field(response, "id") or self._id
         self._is_begun = True
         # Before any item nothing is lost; and some servers give each event another id.
         if not self._output.items or known in (None, self._id):
@@ -122,40 +122,40 @@ class OpenAIResponsesDecoder(EventDecoder):
         return self._builder.report_malformed(message)
 
     def _begin_item(self, payload: Any) -> list[StreamEvent]:
-        item = field(payload, "item")
-        return [] if item is None else self._output.begin(item, field(payload, "output_index"))
+        item = read_field(payload, "item")
+        return [] if item is None else self._output.begin(item, read_field(payload, "output_index"))
 
     def _finish_item(self, payload: Any) -> list[StreamEvent]:
-        return self._output.finish(field(payload, "item"), field(payload, "output_index"))
+        return self._output.finish(read_field(payload, "item"), read_field(payload, "output_index"))
 
     def _add_arguments(self, payload: Any) -> list[StreamEvent]:
-        return self._output.add_arguments(payload, field(payload, "delta"))
+        return self._output.add_arguments(payload, read_field(payload, "delta"))
 
     def _end_arguments(self, payload: Any) -> list[StreamEvent]:
         return self._output.end_arguments(payload)
 
     def _add_text(self, payload: Any) -> list[StreamEvent]:
-        name, kind, place = _TEXTS[field(payload, "type")]
-        return self._output.add_text(payload, name, kind, field(payload, place))
+        name, kind, place = _TEXTS[read_field(payload, "type")]
+        return self._output.add_text(payload, name, kind, read_field(payload, place))
 
     # The end
 
     def _end_response(self, payload: Any) -> list[StreamEvent]:
-        response = field(payload, "response")
-        kind = field(payload, "type", "")
+        response = read_field(payload, "response")
+        kind = read_field(payload, "type", "")
         if self._is_ended:
             return self._report_late(_LATE)
         self._is_begun = True
-        self._is_stored = field(response, "store") is not False
-        output = field(response, "output")
+        self._is_stored = read_field(response, "store") is not False
+        output = read_field(response, "output")
         events: list[StreamEvent] = []
         if isinstance(output, list | tuple):
             events += self._output.finish_all(output)
         elif output is not None:
             message = f"the output is no list of items: {shown(output)[:80]}"
             events += self._builder.report_malformed(message)
-        self._builder.usage = read_usage(field(response, "usage")) or self._builder.usage
-        status = field(response, "status") or kind.removeprefix("response.") or None
+        self._builder.usage = read_usage(read_field(response, "usage")) or self._builder.usage
+        status = read_field(response, "status") or kind.removeprefix("response.") or None
         return events + self._end_reply("completed" if status == "done" else status, response)
 
     def _end_reply(self, status: Any, response: Any) -> list[StreamEvent]:
@@ -164,11 +164,13 @@ class OpenAIResponsesDecoder(EventDecoder):
         if status == "completed":
             return self._builder.end(Ending.FINISHED, "completed")
         if status == "incomplete":
-            reason = field(field(response, "incomplete_details"), "reason")
+            reason = read_field(read_field(response, "incomplete_details"), "reason")
             return self._end_incomplete(reason if isinstance(reason, str) else "incomplete")
-        if (isinstance(status, str) and status in _FAILED) or field(response, "error") is not None:
-            error = field(response, "error")
-            words = field(error, "message") or field(error, "code") or status
+        if (isinstance(status, str) and status in _FAILED) or read_field(
+            response, "error"
+        ) is not None:
+            error = read_field(response, "error")
+            words = read_field(error, "message") or read_field(error, "code") or status
             self._builder.stop_reason = str(status)
             events = self._builder.report_malformed(f"the response {status}: {words}")
             return events + self._fail_calls(f"the response {status} ({words}): this was not run")
@@ -209,13 +211,13 @@ class OpenAIResponsesDecoder(EventDecoder):
 
 def _is_asked(value: Any) -> bool:
     """Return True for an input item, which the model did not say."""
-    role = field(value, "role")
-    is_answer = field(value, "type") in ("function_call_output", "custom_tool_call_output")
+    role = read_field(value, "role")
+    is_answer = read_field(value, "type") in ("function_call_output", "custom_tool_call_output")
     return is_answer or (isinstance(role, str) and role != "assistant")
 
 
 def _is_item(value: Any) -> bool:
-    kind = field(value, "type")
-    if kind is None or field(value, "role") is not None:
-        return bool(field(value, "role") == "assistant")
+    kind = read_field(value, "type")
+    if kind is None or read_field(value, "role") is not None:
+        return bool(read_field(value, "role") == "assistant")
     return isinstance(kind, str) and kind.endswith(_ITEMS) and not kind.startswith("response.")

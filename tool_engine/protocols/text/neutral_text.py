@@ -23,7 +23,7 @@ _MOST_LABEL: Final = 256
 _SUMMARY: Final = re.compile("AIO(?=工具调用结果)")
 
 
-def neutralize(text: str) -> str:
+def neutralize_text(text: str) -> str:
     """Return a text that reads the same, without any protocol's marks."""
     text = _TAG.sub("&lt;", text)
     text = _BRACKET.sub(r"\1 ", text)
@@ -35,7 +35,7 @@ def neutralize(text: str) -> str:
 
 def write_label(text: str) -> str:
     """Return a name or id, which a model may invent, made neutral."""
-    return neutralize(" ".join(text.split())[:_MOST_LABEL])
+    return neutralize_text(" ".join(text.split())[:_MOST_LABEL])
 
 
 def find_closing_fence(text: str) -> str | None:

@@ -15,7 +15,7 @@ from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.copying import live
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.chunks import field, split_chunks
+from tool_engine.protocols.chunks import read_field, split_chunks
 from tool_engine.protocols.model_protocol import ModelProtocol
 from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.protocols.reply_builder import CallInProgress, Ending, ReplyBuilder
@@ -65,12 +65,12 @@ class Said(NamedTuple):
 
 def find_text(chunk: Any) -> Said | None:
     """Return the text of a message, completion or chunk, else None."""
-    choices = field(chunk, "choices")
+    choices = read_field(chunk, "choices")
     if not isinstance(choices, list | tuple):
         return _read_message(chunk)
     first = choices[0] if choices else {}
-    stop_reason = field(first, "finish_reason")
-    said = _read_message(field(first, "delta") or field(first, "message")) or Said("", "")
+    stop_reason = read_field(first, "finish_reason")
+    said = _read_message(read_field(first, "delta") or read_field(first, "message")) or Said("", "")
     return said._replace(stop_reason=stop_reason if isinstance(stop_reason, str) else None)
 
 
@@ -79,18 +79,18 @@ def _read_message(message: Any) -> Said | None:
         is_message = bool(_MESSAGE_KEYS & message.keys())
     else:
         is_message = hasattr(message, "content")
-    content = field(message, "content", "") if is_message else None
+    content = read_field(message, "content", "") if is_message else None
     text = content if isinstance(content, str) else _join_parts(content)
     if text is None:
         return None
-    thoughts = field(message, "reasoning_content") or field(message, "reasoning")
+    thoughts = read_field(message, "reasoning_content") or read_field(message, "reasoning")
     return Said(text, thoughts if isinstance(thoughts, str) else "")
 
 
 def _join_parts(parts: Any) -> str | None:
     if not isinstance(parts, list | tuple):
         return None
-    texts = [part if isinstance(part, str) else field(part, "text", "") for part in parts]
+    texts = [part if isinstance(part, str) else read_field(part, "text", "") for part in parts]
     return "".join(text for text in texts if isinstance(text, str))
 
 

@@ -15,7 +15,7 @@ from tool_engine.protocols.text.listed_parameters import (
     find_unsaid,
     list_parameters,
 )
-from tool_engine.protocols.text.neutral_text import neutralize
+from tool_engine.protocols.text.neutral_text import neutralize_text
 from tool_engine.protocols.vcp.vcp_markers import DEFINITION
 
 KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
@@ -55,7 +55,7 @@ def write_definition(tool: Tool, style: str, language: str) -> str:
         *DEFINITION_STYLES[style](tool, language),
         ("example", _write_example(tool)),
     ]
-    lines = [f"{key}:「始」{neutralize(value)}「末」" for key, value in fields]
+    lines = [f"{key}:「始」{neutralize_text(value)}「末」" for key, value in fields]
     return "\n".join([DEFINITION[0], *lines, DEFINITION[1]])
 
 

@@ -12,7 +12,7 @@ from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.result_content import request_ids, text_of
-from tool_engine.protocols.text.neutral_text import find_closing_fence, neutralize, write_label
+from tool_engine.protocols.text.neutral_text import find_closing_fence, neutralize_text, write_label
 from tool_engine.protocols.text.text_protocol import TextProtocol, check_rendering
 from tool_engine.protocols.vcp.vcp_decoder import ID, NAME, VCPDecoder
 from tool_engine.protocols.vcp.vcp_definitions import (
@@ -41,7 +41,7 @@ def _write_block(call_id: str, result: ToolExecutionResult) -> str:
         "duration_ms": str(round(result.execution_time * 1000)),
     }
     head = "\n".join([RESULT[0], *(f"{key}:「始」{value}「末」" for key, value in fields.items())])
-    value = _close_fence(head + "\nresult:「始」" + neutralize(text_of(result)))
+    value = _close_fence(head + "\nresult:「始」" + neutralize_text(text_of(result)))
     if find_closing_fence(f"{value}「末」") is not None:
         # A fence is closed only by a line that holds nothing else.
         value += "\n"
@@ -59,7 +59,7 @@ def _summarize_result(number: int, result: ToolExecutionResult) -> str:
     status = "✅ SUCCESS" if result.is_success else "❌ ERROR"
     return _close_fence(
         f"### 结果 {number}\n- 工具名称: {write_label(result.tool_name)}\n- 执行状态: {status}\n"
-        f"- 返回内容: {neutralize(text_of(result))}"
+        f"- 返回内容: {neutralize_text(text_of(result))}"
     )
 
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.catalog.change.compatibility import compare
+from tool_engine.catalog.change.compatibility import compare_versions
 from tool_engine.catalog.change.text_diff import diff_definitions
 from tool_engine.catalog.change.tool_change import ToolChange
 from tool_engine.catalog.definition.showing import show_definition, write_shown
 from tool_engine.catalog.definition_files import read_definition
 from tool_engine.catalog.generations import Generation
-from tool_engine.catalog.yaml.strict_yaml import parse
+from tool_engine.catalog.yaml.strict_yaml import parse_yaml
 from tool_engine.config import ENFORCE
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import DefinitionError
@@ -119,7 +119,7 @@ def _find_line(tool: Tool) -> int | None:
     """Return the line at which a tool begins in its file. Blocks."""
     with suppress(DefinitionError):
         source = str(tool.source)
-        documents, _ = parse(read_definition(source).data, source)
+        documents, _ = parse_yaml(read_definition(source).data, source)
         for each in documents:
             if isinstance(each.value, dict) and each.value.get("name") == tool.name:
                 line: int = each.position(("name",))[0]
@@ -133,7 +133,7 @@ def _list_versions(name: str, generations: Sequence[Generation]) -> Iterator[Too
         tool = generation.index.get(name)
         if tool is None or (before and before.definition_hash == tool.definition_hash):
             continue
-        found = None if before is None else compare(before, tool)
+        found = None if before is None else compare_versions(before, tool)
         yield ToolVersion(
             generation.number,
             generation.cause,

@@ -14,7 +14,7 @@ from tool_engine.catalog.approval.approved_before import find_approved
 from tool_engine.catalog.approval.lock import default_lock_file
 from tool_engine.catalog.approval.lock_state import LockState, bare_name, kind_named
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
-from tool_engine.catalog.change.compatibility import compare
+from tool_engine.catalog.change.compatibility import compare_versions
 from tool_engine.catalog.change.text_diff import diff_definitions
 from tool_engine.catalog.change.tool_change import ToolChange
 from tool_engine.catalog.definition.showing import write_shown
@@ -187,7 +187,9 @@ def _describe_unapproved(
         kept = [each.index.get(definition.name) for each in engine.generations()]
         earlier = [each for each in reversed(kept) if each is not None]
         before = find_approved(_name_file(engine), definition.name, earlier)
-    changes = compare(before, definition) if before and isinstance(definition, Tool) else None
+    changes = (
+        compare_versions(before, definition) if before and isinstance(definition, Tool) else None
+    )
     return UnapprovedDetails(
         **msgspec.structs.asdict(found),
         origin=definition.origin if isinstance(definition, Tool) else definition.source,

@@ -138,16 +138,16 @@ WHOLE: Final = Presentation()
 async def present_in_time(
     result: ToolExecutionResult, *args: Any, is_short: bool | None = None, **options: Any
 ) -> Presented:
-    """Do the same as `present`; process large results in a thread.
+    """Do the same as `present_result`; process large results in a thread.
 
     `is_short` is what `is_quick` says of the output; None: it is asked.
     """
     if is_quick(result.output) if is_short is None else is_short:
-        return present(result, *args, **options)
-    return await asyncio.to_thread(present, result, *args, **options)
+        return present_result(result, *args, **options)
+    return await asyncio.to_thread(present_result, result, *args, **options)
 
 
-def present(
+def present_result(
     result: ToolExecutionResult,
     args: Mapping[str, Any],
     tool: Tool | None = None,
@@ -274,7 +274,7 @@ def with_limit(arguments: dict[str, Any], params: Any) -> dict[str, Any]:
 
 
 def without_hidden_limit(params: dict[str, Any], tool: Tool | None) -> dict[str, Any]:
-    """Return the arguments without the `limit` that is meant for `present`. U39.
+    """Return the arguments without the `limit` that is meant for `present_result`. U39.
 
     Args:
         params: What the model sent; it is not changed.

@@ -65,7 +65,7 @@ def reference(name: str, start: int | None = None, length: int | None = None) ->
     return f"{BEGIN}{name}{place}{'' if length is None or start is None else f':{length}'}}}}}"
 
 
-def expand(params: dict[str, Any], store: VariableStore) -> Expanded:
+def expand_references(params: dict[str, Any], store: VariableStore) -> Expanded:
     """Return the arguments with every reference replaced, at any depth. S25.
 
     A text that is nothing but one reference to a whole variable becomes its value, of whatever
@@ -110,7 +110,7 @@ def has_typed(params: dict[str, Any], tool: Tool) -> bool:
 
 
 async def make_ready(params: dict[str, Any], store: VariableStore) -> None:
-    """Make the texts of referenced large variables, before `expand` needs them.
+    """Make the texts of referenced large variables, before `expand_references` needs them.
 
     Args:
         params: The arguments.
@@ -236,7 +236,7 @@ class _Expansion:
 
 
 def expand_written(params: dict[str, Any], tool: Tool, store: VariableStore) -> Expanded:
-    """Do the same as `expand`, for arguments from a text protocol.
+    """Do the same as `expand_references`, for arguments from a text protocol.
 
     A text that held references becomes a number, a boolean, a list or an object by the same rules
     as one that held none.
@@ -247,11 +247,13 @@ def expand_written(params: dict[str, Any], tool: Tool, store: VariableStore) -> 
         store: Where the variables are.
 
     Raises:
-        VariableError: As for `expand`.
+        VariableError: As for `expand_references`.
     """
     if not may_refer(params):
         return Expanded(params, ())
-    expanded = expand({key: _open_places(key, item, tool) for key, item in params.items()}, store)
+    expanded = expand_references(
+        {key: _open_places(key, item, tool) for key, item in params.items()}, store
+    )
     if not expanded.texts:
         return expanded
     read, _ = coerce(tool, expanded.params, only=expanded.texts)
