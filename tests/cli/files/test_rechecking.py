@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests import warm
+from tool_engine.catalog.folder import file_events
 from tool_engine.cli.app import run
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.files import rechecking
@@ -133,6 +134,8 @@ async def test_a_file_that_is_written_slowly_is_told_when_it_is_whole(
         return found
 
     monkeypatch.setattr(_Watched, "_look_again", look)
+    # Else the looks of a busy machine may take as long as a file may stay open.
+    monkeypatch.setattr(file_events, "_OPEN_TIME", 60.0)
     async with watched(monkeypatch, tools) as screen:
         await screen.take("problems")
         with (tools / "ping.yaml").open("w", encoding="utf-8") as stream:
