@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry
 
 from tests.fleet.samples import BOUND, Bench, fleet_engine
@@ -59,6 +60,18 @@ async def test_where_each_call_is(shared_bench: Bench) -> None:
             call.cancel()
         await asyncio.wait([running, waiting])
         await bench.becomes_free()
+
+
+async def test_where_a_handler_failed(shared_bench: Bench) -> None:
+    """The author finds the traceback in the log; the model gets the words alone."""
+    with structlog.testing.capture_logs() as lines:
+        result = await shared_bench.call("anap", "no number")
+    assert "could not convert" in str(result.error)
+    assert "line" not in str(result.error)
+    (line,) = [each for each in lines if each["event"] == "fleet_handler_failed"]
+    assert line["call_id"] == result.call_id
+    assert "in anap" in line["traceback"]
+    assert "no number" not in line["traceback"]
 
 
 async def test_joined_before_the_first_call(handlers: Path) -> None:

@@ -32,6 +32,7 @@ OWN_WORDS = {
     "cluster_refused": "the engine's own words about a database",
     "events_not_written": "the words of a database driver, about rows without secrets",
     "group_quarantined": "about a definition",
+    "fleet_handler_failed": "where the handler raised, without its words",
     "fleet_lost": "the words of Ray about its processes, or the engine's own",
     "leftover_failed": "what a run left behind raises nothing but what ends the loop",
     "keys_unread": "about the keys of an issuer, which are public",

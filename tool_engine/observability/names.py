@@ -83,6 +83,7 @@ FACTS: Final[dict[str, Fact]] = {
     "cluster_leases_lost": Fact("warning", "calls ended that others may have had the slots of"),
     "cluster_refused": Fact("error", "the database of a cluster cannot coordinate it"),
     "fleet_joined": Fact("info", "the machines of a fleet can run tools"),
+    "fleet_handler_failed": Fact("info", "a handler on a fleet raised; with its traceback"),
     "fleet_lost": Fact("warning", "a fleet is gone, and the calls that it ran have ended"),
     "approver_failed": Fact("warning", "an approver raised: its call is refused"),
     "consent_failed": Fact(

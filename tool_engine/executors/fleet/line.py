@@ -19,8 +19,10 @@ from tool_engine.executors.python.process_backend import pass_on_report
 from tool_engine.executors.python.python_entry import PythonEntry
 from tool_engine.executors.python.worker import Answer, Fault, signature_of
 from tool_engine.executors.python.worker_pool import make_exception, word_import_fault
+from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolExecutionContext
 
+_log: Final = get_logger(__name__)
 SHARED_CALLS: Final = 100
 """The most calls of an async handler in one worker."""
 _SECONDS_TO_END: Final = 2.0
@@ -151,10 +153,23 @@ class FleetWorker:
         del self.calls[answer.id]
         self._cancelled.pop(answer.id, None)
         if answer.error is not None:
+            self._log_frames(call, answer.error)
             call.fail(self._line.word_fault(answer.error, self))
         else:
             call.succeed(answer.value)
         self._line.note_free(self)
+
+    def _log_frames(self, call: FleetCall, fault: Fault) -> None:
+        """Log where a handler failed, for its author: a model never sees that."""
+        if fault.frames:
+            _log.info(
+                "fleet_handler_failed",
+                handler=self._line.entry.place,
+                call_id=call.context.call_id,
+                node=None if self.ready is None else self.ready.node,
+                error=fault.type,
+                traceback=fault.frames,
+            )
 
     def note_gone(self) -> None:
         """Take no more calls: it is lost."""

@@ -37,6 +37,8 @@ IDLE_SECONDS: Final = 300.0
 """A worker without a request for so long ends itself; another one starts when needed."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_MOST_FRAMES: Final = 8_192
+"""Characters of a traceback."""
 _MOST_CHARACTERS: Final = 65_536
 """Of an error's message: more than the engine searches for secrets, for half a secret is none."""
 
@@ -203,7 +205,10 @@ def encode_fault(number: int, error: BaseException) -> bytes:
     """Return the answer with what a handler raised; its traceback goes to stderr."""
     if not isinstance(error, _HandlerError):
         traceback.print_exception(error)
-    return _encode_message({"id": number, "error": _describe_error(error)})
+    described = _describe_error(error)
+    # Without the message, which may hold what the engine hides: the result has it.
+    described["frames"] = "".join(traceback.format_tb(error.__traceback__))[-_MOST_FRAMES:]
+    return _encode_message({"id": number, "error": described})
 
 
 def _lay_out(value: Any) -> Any:

@@ -59,6 +59,8 @@ class Fault(msgspec.Struct):
     details: dict[str, Any] = {}
     is_final: bool = False
     findings: list[Finding] = []
+    frames: str = ""
+    """Where in the code it was raised, for the tool's author."""
 
     @property
     def words(self) -> str:
