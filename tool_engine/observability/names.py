@@ -81,6 +81,9 @@ FACTS: Final[dict[str, Fact]] = {
     "cluster_unavailable": Fact("error", "the database of a cluster has not answered for a ttl"),
     "cluster_available": Fact("info", "the database of a cluster answers again"),
     "cluster_leases_lost": Fact("warning", "calls ended that others may have had the slots of"),
+    "cluster_not_renewed": Fact(
+        "warning", "what a process has of a cluster was not renewed while its event loop was busy"
+    ),
     "cluster_refused": Fact("error", "the database of a cluster cannot coordinate it"),
     "fleet_joined": Fact("info", "the machines of a fleet can run tools"),
     "fleet_handler_failed": Fact("info", "a handler on a fleet raised; with its traceback"),
