@@ -16,7 +16,6 @@ LEASE: Final = "tool_engine/admission/cluster/lease.py"
 LEASED_CALL: Final = "tool_engine/admission/cluster/leased_call.py"
 LINE_UP: Final = "tool_engine/admission/cluster/line_up.py"
 LIMITS: Final = "tool_engine/admission/cluster/cluster_limits.py"
-MEMBER: Final = "tool_engine/admission/cluster/member.py"
 STAND_IN: Final = "tool_engine/admission/cluster/stand_in.py"
 OUTBOX: Final = "tool_engine/admission/cluster/outbox.py"
 CLUSTER: Final = ("tests/admission/cluster",)
@@ -368,19 +367,6 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         " and order[0] == -inf\n",
     ),
     _mutate(
-        "what goes back can be used until the next turn of the loop",
-        MEMBER,
-        "        asyncio.get_running_loop().call_soon(self._let_happen, happens)\n",
-        "        effects = happens(read_uptime())\n"
-        "        asyncio.get_running_loop().call_soon(self._apply_effects, effects)\n",
-    ),
-    _mutate(
-        "a call that starts hands on what has just gone back",
-        MEMBER,
-        "        self._show_units()  # a call that starts below",
-        "        pass  # a call that starts below",
-    ),
-    _mutate(
         "what is idle stays with a process that stands still",
         COORDINATOR,
         "            idle = account.out - in_use.get(resource, 0)\n",
@@ -397,11 +383,5 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         STAND_IN,
         "    if life == holder.life and now < holder.valid_until:\n",
         "    if life == holder.life:\n",
-    ),
-    _mutate(
-        "what was said before a process stood still counts when it wakes",
-        HOLDER,
-        "        if state.at < self._seen or self._doubted_at is not None:\n",
-        "        if state.at < self._seen:\n",
     ),
 )
