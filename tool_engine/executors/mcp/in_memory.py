@@ -30,9 +30,10 @@ def call_directly(client: Client, server: Any) -> None:
 
     One that talks as before 2026-07-28, whose servers may ask in return, goes the SDK's way.
     """
-    if isinstance(server, Server):
-        # Where an SDK has no such attribute, its own way stays.
-        client._connect = _make_connect(server, client._connect)  # noqa: SLF001 - no public way
+    # No public way leads there: where a later SDK has no such attribute, its own way stays.
+    usual = getattr(client, "_connect", None)
+    if isinstance(server, Server) and usual is not None:
+        client._connect = _make_connect(server, usual)  # noqa: SLF001
 
 
 def _make_connect(server: Server[Any], usual: Callable[..., Awaitable[Any]]) -> Any:
