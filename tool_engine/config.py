@@ -38,10 +38,11 @@ from tool_engine.model.settings.retention import (
 )
 
 DEFAULT_MAX_THREADS: Final = 64
+DEFAULT_MAX_RECORDS: Final = 10_000
 FLEET_LOST_AFTER: Final = 60.0
 RELOAD_POLICIES: Final = ("warn", "strict")
-ENFORCE: Final = "enforce"
-LOCKS: Final = ("off", ENFORCE)
+LOCK_ENFORCE: Final = "enforce"
+LOCKS: Final = ("off", LOCK_ENFORCE)
 _SWITCHES: Final = (
     "auto_reload",
     "watch_for_changes",
@@ -251,7 +252,7 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     max_threads: int = DEFAULT_MAX_THREADS
     """The most threads that run tools with plain functions at once; a call beyond it waits for one,
     within its own time. Calls made by tools do not wait for it."""
-    max_records: int = 10_000
+    max_records: int = DEFAULT_MAX_RECORDS
     """The most records kept in memory; the oldest go first."""
     keep_events: int = 0
     """The most events kept for `engine.events(after=...)`: in the database of `records`, else in

@@ -25,7 +25,12 @@ from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.code.decorator import ToolDecorator
 from tool_engine.catalog.generations import Generations, GenerationsView, ReloadChanges
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig, checked_concurrency
+from tool_engine.config import (
+    LOCK_ENFORCE,
+    ConcurrencyConfig,
+    ToolEngineConfig,
+    checked_concurrency,
+)
 from tool_engine.errors import ConfigurationError, EngineClosedError
 from tool_engine.events import EventBus, EventLog
 from tool_engine.events.event_view import EventsView
@@ -41,7 +46,8 @@ from tool_engine.interfaces import (
 )
 from tool_engine.interfaces.checking import check_part
 from tool_engine.interfaces.source import Source
-from tool_engine.knowledge.durability import storage_for, wrap_execute
+from tool_engine.knowledge.durability import wrap_execute
+from tool_engine.knowledge.memory import storage_for
 from tool_engine.knowledge.store import RecordsView, ToolKnowledgeStore
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
@@ -149,7 +155,7 @@ class ToolEngine(
             self.config.fleet,
         )
         # A definition that is not approved must not run code, not even that of an import.
-        self._registry.may_import = self.config.lock != ENFORCE
+        self._registry.may_import = self.config.lock != LOCK_ENFORCE
         self._runs, self._closers = Runs(), {}
         self._local = LocalBackend(self.config.max_threads)
         self._backend: ExecutionBackend = self._local if backend is None else backend

@@ -41,7 +41,7 @@ from tool_engine.catalog.generations import (
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.source_tools import Reading, SourceTools
-from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
+from tool_engine.config import LOCK_ENFORCE, ConcurrencyConfig, ToolEngineConfig
 from tool_engine.errors import EngineClosedError
 from tool_engine.events import EventBus
 from tool_engine.executors.executor_registry import ExecutorRegistry
@@ -103,7 +103,7 @@ class Reloader:
         self._approvals = Approvals(
             config.lock_file or default_lock_file(config.tools_directory),
             self._code.of,
-            is_enforced=config.lock == ENFORCE,
+            is_enforced=config.lock == LOCK_ENFORCE,
             is_outdated=self._code.is_outdated,
         )
         # What a program registers needs no approval.

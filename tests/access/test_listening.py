@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+from asyncio.selector_events import BaseSelectorEventLoop
 from typing import Any
 
 import aiohttp
@@ -37,6 +39,41 @@ async def test_more_connections_than_it_takes(
         while status_of(answer) == 503:  # until it has seen that they have left
             answer = await speak(service.url, head("GET /v1/tools"))
         assert status_of(answer) == 200
+
+
+async def test_a_client_that_comes_while_it_ends(
+    engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not waited for, and its connection is closed."""
+    app = create_app(engine)
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    clients: list[socket.socket] = []
+    taken: list[Any] = []
+    end = listening._Server.shutdown
+    take = BaseSelectorEventLoop._accept_connection2  # type: ignore[attr-defined]
+
+    def note_taken(*args: Any) -> Any:
+        taken.append(args)
+        return take(*args)
+
+    async def end_late(server: Any, sockets: Any) -> None:
+        """End in the turn in which the loop has taken a connection that nothing knows yet."""
+        clients.append(socket.create_connection((host, int(port)), timeout=BOUND))
+        while not taken:  # noqa: ASYNC110 - turns of the loop are what it is about
+            await asyncio.sleep(0)
+        await end(server, sockets)
+
+    monkeypatch.setattr(BaseSelectorEventLoop, "_accept_connection2", note_taken)
+    monkeypatch.setattr(listening._Server, "shutdown", end_late)
+    serving = asyncio.create_task(
+        serve_app(app, "127.0.0.1", 0, ready.set_result, "", grace=10 * BOUND, on_end=app.end)
+    )
+    host, port = (await ready).removeprefix("http://").split(":")
+    serving.cancel()
+    async with asyncio.timeout(BOUND):
+        await asyncio.gather(serving, return_exceptions=True)
+    with clients[0] as client:
+        assert await asyncio.to_thread(client.recv, 1) == b""
 
 
 async def test_a_socket_is_no_way_around(service: Service) -> None:

@@ -145,8 +145,9 @@ async def test_most_calls_take_the_short_way(tmp_path: Any, monkeypatch: Any) ->
             assert (await engine.execute("add", {"a": 1})).output == {"result": 3}
         assert taken == [False, True, True]  # the first one of a tool makes its plan
     async with make_engine(tmp_path, OwnController(LIMITS)) as engine:
-        await engine.execute("add", {"a": 1})
-        assert len(taken) == 3
+        for _ in range(3):
+            await engine.execute("add", {"a": 1})
+        assert True not in taken[3:]
 
 
 async def ready(engine: ToolEngine, tool: Callable[..., Any]) -> None:

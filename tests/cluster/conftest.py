@@ -12,7 +12,13 @@ import pytest
 from tests.cluster.crew import BOUND, Crew
 from tests.cluster.provider import Provider, open_provider
 from tests.postgres import PostgresServer, running_server
-from tool_engine import ClusterConfig, ConcurrencyConfig, ToolEngine, ToolEngineConfig
+from tool_engine import (
+    ClusterConfig,
+    ConcurrencyConfig,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolExecutionResult,
+)
 
 TTL = 1.2
 Make = Callable[..., ToolEngine]
@@ -51,14 +57,30 @@ class BrokenService:
 
     def __init__(self) -> None:
         self.is_broken, self.tries = True, 0
+        self.gate = asyncio.Event()
+        self.gate.set()
 
     async def fetch(self) -> int:
         """Fetch from the service."""
         self.tries += 1
-        await asyncio.sleep(0.05)
+        await self.gate.wait()
         if self.is_broken:
             raise ConnectionError("no service")
         return 1
+
+    async def probe(self, *engines: ToolEngine) -> list[ToolExecutionResult]:
+        """Call it twice from each; one is let through, and ends when the others have ended."""
+        self.tries = 0
+        self.gate.clear()
+        calls = [asyncio.create_task(each.execute("fetch")) for each in engines * 2]
+        async with asyncio.timeout(BOUND):
+            while sum(each.done() for each in calls) < len(calls) - 1:
+                await asyncio.wait(
+                    [each for each in calls if not each.done()],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            self.gate.set()
+            return await asyncio.gather(*calls)
 
 
 @pytest.fixture

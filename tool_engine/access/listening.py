@@ -74,7 +74,7 @@ async def serve_app(
         ConfigurationError: The address cannot be served at.
     """
     listener = open_listener(host, port)
-    config = uvicorn.Config(
+    config = _Config(
         partial(_answer_until_end, app),
         http=TimedProtocol,
         # A request that would become a socket is one like others: its guard refuses it in time.
@@ -134,8 +134,26 @@ async def _run_until_cancelled(
         raise
 
 
+class _Config(uvicorn.Config):
+    is_ending = False
+    """True once the connections that there were have been closed or let end."""
+
+
 class _Server(uvicorn.Server):
     """A server that leaves the signals of the process to the program."""
+
+    config: _Config
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # A connection that is taken in this very turn of the loop needs one more to be seen here:
+        # neither asyncio nor uvicorn would ever close it.
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(NotImplementedError):
+            for each in sockets or ():
+                loop.remove_reader(each)
+        await asyncio.sleep(0)
+        self.config.is_ending = True
+        await super().shutdown(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -197,6 +215,10 @@ class TimedProtocol(H11Protocol):
         self._context = copy_context()
         self._joined = _JoinedWrites(transport, self.loop)
         super().connection_made(self._joined)  # type: ignore[arg-type]
+        if getattr(self.config, "is_ending", False):
+            # uvicorn has closed all that it knew: it would wait for this one for the whole grace.
+            transport.close()
+            return
         if len(self.connections) > count_room():
             # Not accepting would leave it waiting, and asyncio would log each turn of the loop.
             self._joined.write(_FULL_HEAD % len(_FULL) + _FULL)

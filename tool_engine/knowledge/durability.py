@@ -1,4 +1,4 @@
-"""What does an acknowledged record mean, and where are records kept?
+"""What does an acknowledged record mean?
 
 With `durability="call"` the result of a call comes when its record is committed. Calls that run at
 once share a commit; calls that a tool makes do not wait, the outer one does.
@@ -7,30 +7,14 @@ once share a commit; calls that a tool makes do not wait, the outer one does.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from importlib import import_module
 from typing import Any, Final, TypeAlias
 
-from tool_engine.config import ToolEngineConfig
-from tool_engine.interfaces import RecordStorage
-from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.model.call import ToolExecutionResult
 
 Execute: TypeAlias = Callable[..., Coroutine[Any, Any, ToolExecutionResult]]
 
 NOT_KEPT: Final = "not kept"
 """`metadata["record"]` of a call whose record was not committed when its result came."""
-
-
-def storage_for(config: ToolEngineConfig) -> RecordStorage:
-    """Return the storage that the settings name, not yet opened."""
-    if config.records is None:
-        return MemoryStorage(config.max_records)
-    # Loaded late: most engines keep their records in memory.
-    module = import_module("tool_engine.knowledge.sql.storage")
-    storage: RecordStorage = module.SQLRecordStorage(
-        config.records, durability=config.durability, retention=config.retention
-    )
-    return storage
 
 
 def wrap_execute(execute: Execute, storage: Any) -> Execute:

@@ -1,4 +1,4 @@
-"""How are records kept in memory, when no storage is configured?"""
+"""How are records kept in memory, and when are they kept elsewhere?"""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
+from importlib import import_module
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from tool_engine.config import DEFAULT_MAX_RECORDS, ToolEngineConfig
 from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces import RecordStorage
 from tool_engine.knowledge.cursor import no_such_record
 from tool_engine.knowledge.entry import bound_entry, record_of
 from tool_engine.model.checks.known_fields import KnownArguments
@@ -90,7 +93,9 @@ class MemoryStorage(KnownArguments):
         >>> store = ToolKnowledgeStore(MemoryStorage(max_records=500))
     """
 
-    def __init__(self, max_records: int = 10_000, *, max_bytes: int = 268_435_456) -> None:
+    def __init__(
+        self, max_records: int = DEFAULT_MAX_RECORDS, *, max_bytes: int = 268_435_456
+    ) -> None:
         _check_bound("max_records", max_records)
         _check_bound("max_bytes", max_bytes)
         self.max_records = max_records
@@ -182,6 +187,18 @@ def _order_entries(kept: Sequence[_Kept], query: RecordQuery) -> Iterable[_Kept]
         end = max(_find_place(kept, "before", query.before), 0)
     found = list(islice(kept, first, end))
     return found if query.oldest_first else reversed(found)
+
+
+def storage_for(config: ToolEngineConfig) -> RecordStorage:
+    """Return the storage that the settings name, not yet opened."""
+    if config.records is None:
+        return MemoryStorage(config.max_records)
+    # Loaded late: most engines keep their records in memory.
+    module = import_module("tool_engine.knowledge.sql.storage")
+    storage: RecordStorage = module.SQLRecordStorage(
+        config.records, durability=config.durability, retention=config.retention
+    )
+    return storage
 
 
 def _find_place(kept: Sequence[_Kept], field: str, record_id: str) -> int:

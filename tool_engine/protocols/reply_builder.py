@@ -1,4 +1,4 @@
-"""How do the parts of a reply become its calls, its text and its findings?
+"""How do parts of a reply become calls, text and findings, and which call was cut?
 
 Every decoder passes what it reads to a `ReplyBuilder`, which keeps the rules of all protocols: ids
 are unique, names are the tools' own, arguments are read once and strictly, a call that was cut is

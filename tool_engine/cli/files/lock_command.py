@@ -41,7 +41,7 @@ from tool_engine.cli.files.report_formats import FORMATS, FORMATS_HELP, REPORTS
 from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text
-from tool_engine.config import ENFORCE
+from tool_engine.config import LOCK_ENFORCE
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import LockFileError
 from tool_engine.model.group import ToolGroup
@@ -164,7 +164,7 @@ def lock_servers(
 
     No program runs here that is not approved, unless all is to be approved.
     """
-    lock = ENFORCE if names or check else "off"
+    lock = LOCK_ENFORCE if names or check else "off"
     # That a server may run is no reason to run it.
     is_needed = not names or any(kind_named(each) == "tool" for each in names)
     changes = {"lock": lock, "lock_file": file or settings.lock_file}

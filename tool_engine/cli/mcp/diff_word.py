@@ -15,7 +15,7 @@ from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.mcp.word_request import Request, find_server, is_down, open_servers
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text
-from tool_engine.config import ENFORCE
+from tool_engine.config import LOCK_ENFORCE
 from tool_engine.engine import ToolEngine
 from tool_engine.mcp_servers.state import MCPServerState
 from tool_engine.model.tool import Tool
@@ -42,7 +42,7 @@ async def _diff_tools(settings: Settings, request: Request) -> int:
     lock = await asyncio.to_thread(ToolLock.read, settings.lock_file)
     known = await asyncio.to_thread(read_texts, lock)
     # What is not approved must not run, be it only to be looked at.
-    async with open_servers(settings, lock=ENFORCE) as engine:
+    async with open_servers(settings, lock=LOCK_ENFORCE) as engine:
         origin = f"{_KIND}{find_server(engine, request.words[0]).name}" if request.words else _KIND
         present = _list_tools(engine, origin)
         states = {each.name: each for each in await engine.check_lock() if each.kind == "tool"}

@@ -33,7 +33,7 @@ def call_directly(client: Client, server: Any) -> None:
     # No public way leads there: where a later SDK has no such attribute, its own way stays.
     usual = getattr(client, "_connect", None)
     if isinstance(server, Server) and usual is not None:
-        client._connect = _make_connect(server, usual)  # noqa: SLF001
+        client._connect = _make_connect(server, usual)  # noqa: SLF001 - see above
 
 
 def _make_connect(server: Server[Any], usual: Callable[..., Awaitable[Any]]) -> Any:

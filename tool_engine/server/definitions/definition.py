@@ -17,7 +17,7 @@ from tool_engine.catalog.definition.showing import show_definition, write_shown
 from tool_engine.catalog.definition_files import read_definition
 from tool_engine.catalog.generations import Generation
 from tool_engine.catalog.yaml.strict_yaml import parse_yaml
-from tool_engine.config import ENFORCE
+from tool_engine.config import LOCK_ENFORCE
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import DefinitionError
 from tool_engine.model.tool import Tool, is_source_name
@@ -92,7 +92,7 @@ async def get_definition(asked: Asked) -> Any:
 
 def describe_lock(engine: ToolEngine, tool: Tool) -> LockFacts:
     """Return what the lock file has to do with a tool that may be called or is quarantined."""
-    is_enforced, is_needed = engine.config.lock == ENFORCE, tool.source is not None
+    is_enforced, is_needed = engine.config.lock == LOCK_ENFORCE, tool.source is not None
     held = next((each for each in engine.quarantined() if each.name == tool.name), None)
     is_approved = held is None if is_enforced and is_needed else None
     return LockFacts(is_enforced, is_needed, is_approved, "" if held is None else held.message)

@@ -19,7 +19,7 @@ from tool_engine.catalog.change.text_diff import diff_definitions
 from tool_engine.catalog.change.tool_change import ToolChange
 from tool_engine.catalog.definition.showing import write_shown
 from tool_engine.catalog.kinds import Definition
-from tool_engine.config import ENFORCE
+from tool_engine.config import LOCK_ENFORCE
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ApprovalConflictError, LockFileError
 from tool_engine.model.tool import Tool
@@ -108,7 +108,7 @@ async def get_lock(asked: Asked) -> Any:
     page = shown[query.offset : query.offset + query.limit]
     return LockView(
         file=_name_file(engine),
-        is_enforced=engine.config.lock == ENFORCE,
+        is_enforced=engine.config.lock == LOCK_ENFORCE,
         problem=problem,
         count=len(shown),
         items=await _describe_states(engine, page),
@@ -120,7 +120,7 @@ async def get_unapproved(asked: Asked) -> Any:
     """Show what waits for approval, and what has changed since it was approved."""
     engine, name = asked.engine, asked.path["name"]
     definition = (await engine.list_lockable([name])).get(name)
-    items = await _describe_states(engine, [name]) if engine.config.lock == ENFORCE else []
+    items = await _describe_states(engine, [name]) if engine.config.lock == LOCK_ENFORCE else []
     if not items or definition is None or not asked.principal.may_use(bare_name(name)):
         raise make_unknown("definition", name, " that waits for approval")
     return Sized(await asyncio.to_thread(_describe_unapproved, engine, items[0], definition))
