@@ -45,6 +45,7 @@ from tool_engine.executors.calculator import calculate
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.result_reading import _suggest_key
 from tool_engine.executors.workflow.evaluation import _list_keys
+from tool_engine.integrations.offered_tools import OfferedTools
 from tool_engine.model.settings.databases import checked_sources
 from tool_engine.reloading import limit_warnings
 from tool_engine.session.toolbox.toolbox import Toolbox
@@ -464,6 +465,11 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
     (
         "sources/combined_tools.py",
         lambda engine: CombinedTools({"a": engine}).get_or_raise("GetPage"),
+        "get_page",
+    ),
+    (
+        "integrations/offered_tools.py",
+        lambda engine: OfferedTools(engine, "any", None, ["GetPage"]),
         "get_page",
     ),
 ]

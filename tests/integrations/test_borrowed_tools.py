@@ -156,6 +156,61 @@ async def test_what_needs_its_framework_is_left_out(engine: ToolEngine) -> None:
     assert "has guardrails" in told
 
 
+async def test_tools_that_only_an_agent_switches_or_completes(engine: ToolEngine) -> None:
+    """They are left out, with the reason: what is off there does not run here."""
+    for module in ("agents", "langchain_core", "pydantic_ai"):
+        pytest.importorskip(module)
+    from typing import Annotated
+
+    from agents import function_tool
+    from langchain_core.tools import InjectedToolArg, StructuredTool
+    from pydantic_ai import Tool
+
+    from tool_engine.integrations.langchain import from_langchain_tools
+    from tool_engine.integrations.openai_agents import from_openai_agents_tools
+    from tool_engine.integrations.pydantic_ai import from_pydantic_ai_tools
+
+    async def read(first: int, user: str = "") -> str:
+        """Read."""
+        return user * first
+
+    async def hide(_: Any, __: Any) -> None:
+        return None
+
+    off = function_tool(is_enabled=False, name_override="off")(read)
+    asked = function_tool(is_enabled=lambda _, __: False, name_override="asked")(read)
+    await engine.add_source(from_openai_agents_tools([off, asked]))
+    await engine.add_source(from_pydantic_ai_tools([Tool(read, name="hidden", prepare=hide)]))
+    read.__annotations__["user"] = Annotated[str, InjectedToolArg]
+    injected = StructuredTool.from_function(coroutine=read, name="injected")
+    await engine.add_source(from_langchain_tools([injected]))
+    assert engine.list_names() == []
+    told = " ".join(message for _, message in engine.load_errors)
+    for words in ("'off' has is_enabled", "'asked' has", "'hidden' has a prepare", "takes 'user'"):
+        assert words in told
+
+
+@pytest.mark.parametrize("kind", ["RunContextWrapper", "ToolContext"])
+async def test_context_of_a_run_of_openai_agents(engine: ToolEngine, kind: str) -> None:
+    """A tool that reads it fails in words; None would be taken for what a program gave."""
+    agents = pytest.importorskip("agents")
+    from agents import function_tool
+    from agents.tool_context import ToolContext
+
+    from tool_engine.integrations.openai_agents import from_openai_agents_tools
+
+    async def read_user(ctx, first: int) -> str:  # type: ignore[no-untyped-def]
+        """Read."""
+        return str(ctx.context["user"]) * first
+
+    classes = {"RunContextWrapper": agents.RunContextWrapper, "ToolContext": ToolContext}
+    read_user.__annotations__["ctx"] = classes[kind][Any]
+    await engine.add_source(from_openai_agents_tools([function_tool(read_user)]))
+    result = await engine.execute("read_user", {"first": 1})
+    assert not result.is_success
+    assert "reads the context of a run" in str(result.error)
+
+
 async def test_error_that_a_tool_of_langchain_handles(engine: ToolEngine) -> None:
     """`handle_tool_error` makes a text of an error; here it stays one."""
     from langchain_core.tools import StructuredTool, ToolException

@@ -367,3 +367,15 @@ async def test_blocking_calls_on_the_engines_loop(blocking: Any, engine: ToolEng
     (tool,) = blocking(ToolSubAgent("helper", engine), tools=["add"]).held
     with pytest.raises(ConfigurationError, match=r"await `tool\.a"):
         block(blocking.name, tool)
+
+
+@pytest.mark.parametrize("tools", [["ad"], "add", ["add", "nothing like it"], [3]])
+async def test_names_of_no_tools(
+    framework: type[Framework], engine: ToolEngine, tools: Any
+) -> None:
+    """A misspelt name would take a tool from the model, and nothing would say so."""
+    engine.register_tool(ADD, add)
+    with pytest.raises(ConfigurationError, match="tools") as raised:
+        framework(engine, tools=tools)
+    if tools == ["ad"]:
+        assert "did you mean 'add'?" in str(raised.value)

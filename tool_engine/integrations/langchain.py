@@ -117,6 +117,12 @@ def from_langchain_tools(
 def _read_tool(tool: BaseTool) -> BorrowedTool:
     check_kind(tool, BaseTool, "from_langchain_tools")
     described = convert_to_openai_tool(tool)["function"]
+    fault = ""
+    if injected := _list_injected(tool):
+        fault = (
+            f"{tool.name!r} takes {', '.join(map(repr, injected))} of an agent of LangChain, which "
+            "no call here has: let it take its arguments only"
+        )
 
     async def run(arguments: dict[str, Any], context: ToolExecutionContext) -> Any:
         if not (tool.handle_tool_error or tool.handle_validation_error):
@@ -127,8 +133,21 @@ def _read_tool(tool: BaseTool) -> BorrowedTool:
         return _read_answer(tool.name, await tool.ainvoke(call))
 
     return BorrowedTool(
-        tool.name, described.get("description") or tool.name, described["parameters"], run
+        tool.name,
+        described.get("description") or tool.name,
+        described["parameters"],
+        run,
+        fault=fault,
     )
+
+
+def _list_injected(tool: BaseTool) -> list[str]:
+    """Return the parameters that an agent gives to a tool, and its model does not."""
+    if isinstance(tool.args_schema, dict):
+        return []
+    whole, shown = tool.get_input_schema(), tool.tool_call_schema
+    fields = [getattr(each, "model_fields", {}).keys() for each in (whole, shown)]
+    return sorted(fields[0] - fields[1]) if fields[1] or not fields[0] else []
 
 
 def _read_answer(name: str, answer: Any) -> Any:

@@ -16,7 +16,9 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import CallsTools
 from tool_engine.knowledge.past_calls import AGENT_CALLER
 from tool_engine.model.call import ToolCall, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.context_check import check_context
+from tool_engine.model.json.output import shown
 from tool_engine.model.json.plain import copied
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.argument_text import read_arguments
@@ -60,7 +62,7 @@ class OfferedTools:
 
     Raises:
         ConfigurationError: The source lists or runs no tools, or makes its contexts itself and got
-            one; or the context is none.
+            one; the context is none; or one of `tools` is the name of no tool.
     """
 
     def __init__(
@@ -81,10 +83,12 @@ class OfferedTools:
             check_context(context)
         elif not isinstance(source, ToolSession) and not self._catalog.makes_contexts:
             context = ToolExecutionContext(caller_id=framework, caller_type=AGENT_CALLER)
-        self._names = None if tools is None else frozenset(tools)
         self._known = KnownTools(_NAMES, self._catalog)
         language = source.config.language if isinstance(source, ToolSession) else "en"
-        options = CycleOptions(context=context, language=language, tools=self._names)
+        options = CycleOptions(context=context, language=language, tools=tools)
+        self._names = None if tools is None else frozenset(tools)
+        for name in self._names or ():
+            self._check_name(name)
         # Refuses what cannot be right before there is a call.
         self._make_runner: Callable[[], CallRunner] = partial(CallRunner, source, options)
         self._make_runner()
@@ -135,6 +139,13 @@ class OfferedTools:
         if not isinstance(found, BlockingCalls):
             raise ConfigurationError(f"there is no engine to run a blocking call on: {cure}")
         return found.sync().run(work)
+
+    def _check_name(self, name: str) -> None:
+        """Refuse the name of no tool: the model would miss one, and nothing would say so."""
+        if self._catalog.get(name) is None:
+            near = find_nearest(name, (each.name for each in self._catalog.list_unambiguous()[0]))
+            cure = f"did you mean {near!r}?" if near else "register it before it is offered"
+            raise ConfigurationError(f"tools: there is no tool {shown(name)[:80]}; {cure}")
 
     def _list_tools(self) -> list[Tool]:
         if isinstance(self.source, ToolSubAgent):

@@ -11,7 +11,7 @@ from copy import copy
 from typing import Any, Final
 from uuid import uuid4
 
-from tool_engine.errors import MissingExtraError
+from tool_engine.errors import MissingExtraError, ToolExecutionError
 from tool_engine.integrations.borrowed_tools import BorrowedTool, BorrowedTools, check_kind
 from tool_engine.integrations.offered_tools import OfferedTool, OfferedTools, write_parts
 from tool_engine.interfaces import CallsTools, CatalogSource
@@ -100,8 +100,9 @@ def from_openai_agents_tools(
     """Return function tools of the OpenAI Agents SDK for `engine.add_source`, with their schemas.
 
     Each call of one is validated, admitted, bounded and recorded. Its timeout holds, and one with
-    `needs_approval` asks for consent before each call. One with guardrails, which only a runner of
-    the SDK keeps, is left out, and a `load_errors` entry. Its context is empty.
+    `needs_approval` asks for consent before each call. One with guardrails or `is_enabled`, which
+    only a runner of the SDK keeps, is left out, and a `load_errors` entry. A run's context is not
+    there: a call of a tool that reads it fails.
 
     Args:
         tools: The tools.
@@ -114,6 +115,26 @@ def from_openai_agents_tools(
         >>> await engine.add_source(from_openai_agents_tools([get_weather]))
     """
     return BorrowedTools(map(_read_tool, tools), origin)
+
+
+class _NoContext:
+    """Stands where a tool expects what a program gave to its run."""
+
+    def __repr__(self) -> str:
+        return "<no context of a run>"
+
+    def __getattr__(self, name: str) -> Any:
+        raise ToolExecutionError(_WITHOUT_CONTEXT)
+
+    def __getitem__(self, key: object) -> Any:
+        raise ToolExecutionError(_WITHOUT_CONTEXT)
+
+
+_WITHOUT_CONTEXT: Final = (
+    "the tool reads the context of a run of openai-agents, which no call here has: let it take its "
+    "arguments only"
+)
+_NO_CONTEXT: Final = _NoContext()
 
 
 def _read_tool(tool: FunctionTool) -> BorrowedTool:
@@ -129,6 +150,11 @@ def _read_tool(tool: FunctionTool) -> BorrowedTool:
             f"{tool.name!r} has guardrails, which only a runner of openai-agents keeps: leave them "
             "out, and let a permission or an approver decide"
         )
+    elif tool.is_enabled is not True:
+        fault = (
+            f"{tool.name!r} has is_enabled, which only a runner of openai-agents asks: leave it "
+            "out, and let a session turn the tool on and off"
+        )
     # A failure is one here, too, and not a text that looks like a result.
     plain = set_function_tool_failure_error_function(copy(tool), None)
 
@@ -136,7 +162,7 @@ def _read_tool(tool: FunctionTool) -> BorrowedTool:
         text = json.dumps(arguments, ensure_ascii=False)
         call_id = context.call_id or uuid4().hex
         made: ToolContext[Any] = ToolContext(
-            context=None, tool_name=tool.name, tool_call_id=call_id, tool_arguments=text
+            context=_NO_CONTEXT, tool_name=tool.name, tool_call_id=call_id, tool_arguments=text
         )
         return await plain.on_invoke_tool(made, text)
 

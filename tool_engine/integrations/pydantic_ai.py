@@ -187,6 +187,11 @@ def _read_tool(tool: Tool[Any]) -> BorrowedTool:
             f"{tool.name!r} takes the RunContext of an agent of pydantic-ai, which no call here "
             "has: let it take its arguments only"
         )
+    elif tool.prepare is not None:
+        fault = (
+            f"{tool.name!r} has a prepare function, which only an agent of pydantic-ai asks: leave "
+            "it out, and let a session turn the tool on and off"
+        )
     schema = tool.function_schema
 
     async def run(arguments: dict[str, Any], context: ToolExecutionContext) -> Any:
