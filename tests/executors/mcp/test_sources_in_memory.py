@@ -117,6 +117,20 @@ async def test_a_server_in_memory_tells_of_its_progress(engine: ToolEngine) -> N
     assert result.is_success, result.error
 
 
+async def test_settings_of_no_tool(engine: ToolEngine, other: ToolEngine) -> None:
+    """A permission under a misspelt name would hold for nothing: each such name is an error."""
+    settings: dict[str, Any] = {
+        "tools": {"Add": {"permission": "ask_always"}},
+        "expose": ["ad*", "nothing*"],
+    }
+    await engine.add_source(MCPSource("near", in_memory=MCPServer(other), **settings))
+    tools, expose = sorted(message.partition("Error: ")[2] for _, message in engine.load_errors)
+    no_tool = "the server 'near' has no tool"
+    assert tools == f"{no_tool} 'Add', which stands in 'tools' of its settings; did you mean 'add'?"
+    assert f"{no_tool} 'nothing*', which stands in 'expose'" in expose
+    assert (await engine.execute("add", {"a": 1, "b": 2})).is_success
+
+
 @pytest.mark.parametrize("wrong", [object(), "server", 3, dict])
 def test_what_is_no_server(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="in_memory must be a server"):

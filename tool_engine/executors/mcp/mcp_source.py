@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Any, Final
@@ -15,6 +15,7 @@ from tool_engine.executors.mcp.connection import Connection
 from tool_engine.executors.mcp.mcp_executor import MCPExecutor
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.interfaces.catalog_source import CatalogSource, ListedTool
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.copying import live
 from tool_engine.visible import visible, without_unseen
 
@@ -159,9 +160,26 @@ class MCPSource(CatalogSource):
         await self.connection.close()
 
     def _list_faults(self) -> list[tuple[str, str]]:
+        faults = self.connection.faults.items()
         return [
-            (name, text) for name, text in self.connection.faults.items() if self._is_exposed(name)
+            *((name, text) for name, text in faults if self._is_exposed(name)),
+            *self._list_unmet_patterns(),
         ]
+
+    def _list_unmet_patterns(self) -> Iterator[tuple[str, str]]:
+        """Yield the names and patterns of the settings that no tool of the server has.
+
+        Passed over, a permission of a misspelt name would hold for no tool.
+        """
+        connection, settings = self.connection, self.settings
+        own_names = [*(each["name"] for each in connection.tools or ()), *connection.faults]
+        for key, patterns in (("tools", settings.tools), ("expose", settings.expose or ())):
+            for pattern in patterns:
+                if not any(fnmatchcase(name, pattern) for name in own_names):
+                    near = find_nearest(pattern, own_names)
+                    cure = f"did you mean {near!r}?" if near else "correct it, or take it out"
+                    fault = f"the server {settings.name!r} has no tool {pattern!r}, which stands in"
+                    yield pattern, f"{fault} {key!r} of its settings; {cure}"
 
     def _is_exposed(self, name: str) -> bool:
         patterns = self.settings.expose
