@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 from tests.benchmarks import report
+from tests.listening import wait_until_it_listens
 from tool_engine import MCPSource, ToolEngine, ToolEngineConfig, ToolExecutionContext
 
 __all__ = ["returning"]
@@ -97,14 +98,8 @@ async def _start_server(port: int) -> Any:
     server = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SERVER, str(port), stdout=subprocess.PIPE
     )
-    while True:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            await asyncio.sleep(0.01)
-        else:
-            writer.close()
-            return server
+    await wait_until_it_listens(server, port)
+    return server
 
 
 async def _call(engine: ToolEngine, name: str) -> float:

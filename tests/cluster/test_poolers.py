@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster.conftest import Make
 from tests.cluster.crew import BOUND
+from tests.listening import wait_until_it_listens
 from tests.postgres import PostgresServer
 from tool_engine.errors import ConfigurationError
 
@@ -58,25 +59,20 @@ async def pool(postgres_server: PostgresServer, url: str, tmp_path: Path) -> Asy
         running.push_async_callback(process.wait)
         running.callback(process.kill)
         async with asyncio.timeout(BOUND):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                except OSError:
-                    await asyncio.sleep(0.02)
-                else:
-                    writer.close()
-                    return url.replace(f":{postgres_server.port}/", f":{port}/")
+            await wait_until_it_listens(process, port)
+        return url.replace(f":{postgres_server.port}/", f":{port}/")
 
     async with running:
         yield start
 
 
 async def test_a_pool_of_sessions(pool: Pool, make: Make) -> None:
-    engine = make(url=await pool("session"))
-    await engine.load()
-    async with asyncio.timeout(BOUND), engine.controller.slot("ai"):
-        pass
-    await engine.close()
+    """Each process has a session of its own there: it takes part, and shares its units."""
+    url = await pool("session")
+    one, other = make(url=url), make(url=url)
+    async with asyncio.timeout(BOUND), one.controller.slot("ai"), other.controller.slot("ai"):
+        assert one.cluster is not None
+        assert (await one.cluster.snapshot()).used == {"bucket:ai": 2}
 
 
 async def test_a_pool_of_transactions(pool: Pool, make: Make) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.ray_cluster import RayCluster
+from tests.ray_cluster import RayCluster, is_alive
 from tool_engine import (
     ConcurrencyConfig,
     ToolEngine,
@@ -82,6 +82,14 @@ def path(text): return [os.environ.get("GREETING"), os.environ.get("CUDA_VISIBLE
 '''
 
 
+def define_tool(name: str, handler: str, **config: Any) -> dict[str, Any]:
+    """The definition of a handler as a tool of a fleet that takes a text."""
+    text = {"name": "text", "type": "string", "required": True, "description": "x"}
+    config = {"isolation": "ray", "resources": {"cpus": 0}, **config}
+    entry = {"type": "custom", "handler": f"handlers_of_fleets:{handler}", "config": config}
+    return {"name": name, "description": "A sample", "parameters": [text], "entry": entry}
+
+
 class Bench:
     """An engine whose tools run on a fleet.
 
@@ -100,18 +108,7 @@ class Bench:
         keys: dict[str, Any] = {
             key: config.pop(key) for key in ("effect", "retry", "timeout") if key in config
         }
-        config = {"isolation": "ray", "resources": {"cpus": 0}, **config}
-        text = {"name": "text", "type": "string", "required": True, "description": "x"}
-        entry = {"type": "custom", "handler": f"handlers_of_fleets:{name}", "config": config}
-        self.engine.register_tool(
-            {
-                "name": alias or name,
-                "description": "A sample",
-                "parameters": [text],
-                "entry": entry,
-                **keys,
-            }
-        )
+        self.engine.register_tool({**define_tool(alias or name, name, **config), **keys})
 
     async def call(
         self, name: str, text: str | None = None, seconds: float = BOUND, **ways: Any
@@ -177,16 +174,5 @@ async def fleet_engine(
 async def has_ended(pid: int) -> None:
     """Waits for the end of a process."""
     async with asyncio.timeout(BOUND):
-        while await asyncio.to_thread(_is_alive, pid):  # noqa: ASYNC110 - nor does a process
+        while await asyncio.to_thread(is_alive, pid):  # noqa: ASYNC110 - nor does a process
             await asyncio.sleep(0.005)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return False
-    return words[0] not in "ZX"
-
-
-__all__ = ["BOUND", "Bench", "fleet_engine", "handlers_in", "has_ended"]

@@ -8,26 +8,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
-from tests.fleet.samples import BOUND, Bench, fleet_engine
+from tests.fleet.samples import BOUND, Bench, define_tool, fleet_engine
 from tool_engine.observability.prometheus import instrument
 
 pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
-TOOL: dict[str, Any] = {
-    "name": "fits",
-    "description": "A sample",
-    "parameters": [{"name": "text", "type": "string", "required": True, "description": "x"}],
-    "entry": {
-        "type": "custom",
-        "handler": "handlers_of_fleets:pid",
-        "config": {"isolation": "ray", "resources": {"cpus": 1}},
-    },
-}
+TOOL = define_tool("fits", "pid", resources={"cpus": 1})
 
 
 async def test_where_each_call_is(shared_bench: Bench) -> None:

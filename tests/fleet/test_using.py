@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.fleet.samples import BOUND, HANDLERS, Bench, fleet_engine
+from tests.fleet.samples import BOUND, HANDLERS, Bench, define_tool, fleet_engine
 from tests.ray_cluster import is_alive
 from tool_engine import DefinitionError, ToolEngineEvent
 
@@ -121,16 +121,7 @@ async def test_other_code(bench: Bench, handlers: Path) -> None:
 
 async def test_a_new_definition_has_new_workers(bench: Bench, handlers: Path) -> None:
     """C17: a running call keeps the definition that it began with."""
-    definition = {
-        "name": "timed",
-        "description": "A sample",
-        "parameters": [{"name": "text", "type": "string", "required": True, "description": "x"}],
-        "entry": {
-            "type": "custom",
-            "handler": "handlers_of_fleets:nap",
-            "config": {"isolation": "ray", "resources": {"cpus": 0}},
-        },
-    }
+    definition = define_tool("timed", "nap")
     folder = handlers / "none"
     folder.mkdir()
     file = folder / "timed.yaml"

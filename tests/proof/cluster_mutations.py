@@ -16,6 +16,8 @@ LEASE: Final = "tool_engine/admission/cluster/lease.py"
 LEASED_CALL: Final = "tool_engine/admission/cluster/leased_call.py"
 LINE_UP: Final = "tool_engine/admission/cluster/line_up.py"
 LIMITS: Final = "tool_engine/admission/cluster/cluster_limits.py"
+LEASING: Final = "tool_engine/admission/cluster/leasing.py"
+MEMBER: Final = "tool_engine/admission/cluster/member.py"
 STAND_IN: Final = "tool_engine/admission/cluster/stand_in.py"
 OUTBOX: Final = "tool_engine/admission/cluster/outbox.py"
 CLUSTER: Final = ("tests/admission/cluster",)
@@ -365,6 +367,37 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         KEY,
         " and order[0] == -inf and self.resource is None\n",
         " and order[0] == -inf\n",
+    ),
+    _mutate(
+        "a call that may not try a breaker stays first in its line",
+        LEASING,
+        "            pool.hand_over(waiter.lane)\n            return\n",
+        "            return\n",
+    ),
+    _mutate(
+        "what is refused stays first in its line",
+        LEASING,
+        "                self._pool.hand_over(lane)\n",
+        "                pass\n",
+    ),
+    _mutate(
+        "what goes back can be used until the next turn of the loop",
+        MEMBER,
+        "        asyncio.get_running_loop().call_soon(self._let_happen, happens)\n",
+        "        effects = happens(read_uptime())\n"
+        "        asyncio.get_running_loop().call_soon(self._apply_effects, effects)\n",
+    ),
+    _mutate(
+        "a call that starts hands on what has just gone back",
+        MEMBER,
+        "        self._show_units()  # a call that starts below",
+        "        pass  # a call that starts below",
+    ),
+    _mutate(
+        "what was said before a process stood still counts when it wakes",
+        HOLDER,
+        "        if state.at < self._seen or self._doubted_at is not None:\n",
+        "        if state.at < self._seen:\n",
     ),
     _mutate(
         "what is idle stays with a process that stands still",

@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from tests.documents.examples import free_port
+from tests.listening import wait_until_it_listens
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "deploy.md"
 NGINX: Final = shutil.which("nginx")
@@ -77,13 +78,7 @@ async def nginx_proxy(urls: Sequence[str], folder: Path) -> AsyncIterator[str]:
     )
     try:
         async with asyncio.timeout(START_LIMIT):
-            while True:
-                with contextlib.suppress(OSError):
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                    writer.close()
-                    break
-                assert process.returncode is None, (folder / "error.log").read_text()
-                await asyncio.sleep(0.02)
+            await wait_until_it_listens(process, int(port), folder / "error.log")
         yield f"http://127.0.0.1:{port}"
     finally:
         if process.returncode is None:

@@ -368,7 +368,7 @@ class SlotPool:
         waiter.wake()
 
     def reject_waiter(self, waiter: Waiter, error: AdmissionError | None) -> None:
-        """End a wait without a slot."""
+        """End a wait without a slot; then `hand_over` has to look who stands in its place."""
         self.leave(waiter)
         self.rejected_in_queue += 1
         waiter.wake(error)

@@ -158,10 +158,12 @@ class LeaseSource(Protocol):
     def refuse(self, bucket: str) -> AdmissionError | None:
         """Return why a call of a bucket can be given no units now, nor soon; None: it can."""
 
-    @property
     @abstractmethod
-    def secret(self) -> bytes | None:
-        """What all processes hash values of keys with; None: it is not known yet."""
+    def find_secret(self) -> bytes | None:
+        """Return what all processes hash values of keys with.
+
+        None: it is not known yet; it is asked for, and then `LeaseHolder.share_limits` is called.
+        """
 
     @abstractmethod
     def ask(self, waiter: Any, needs: Needs, *, is_strict: bool) -> None:

@@ -106,8 +106,7 @@ class Member:
     def refuse(self, bucket: str) -> AdmissionError | None:
         return self.refusal
 
-    @property
-    def secret(self) -> bytes | None:
+    def find_secret(self) -> bytes | None:
         return None
 
     def ask(self, waiter: Any, needs: Needs, *, is_strict: bool) -> None:

@@ -117,6 +117,20 @@ def test_server_that_refuses_everybody_takes_nothing_away() -> None:
     assert a.tick(7.0) == [Lose((1,))]  # 2/3 of the ttl after its last message
 
 
+def test_what_was_said_before_it_slept_says_nothing_when_it_wakes() -> None:
+    """What it was granted may be with others by now; if not, the answer says so once more."""
+    pair = Pair("a", "b")
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(b, b.ask(1, {AI: 2}, 0.1), 0.1)
+    pair.do(a, a.ask(1, {AI: 1}, 0.1), 0.1)
+    pair.silent.add("a")
+    pair.do(b, b.give_back(1, 0.2), 0.2)
+    note = next(each for each in pair.outcomes[-1].notes if each.life == a.life)
+    effects = a.on_notification(note, 0.9)
+    assert not sent(effects).tickets, "it keeps what it was granted, and does not ask again"
+    assert pair.do(a, effects, 0.9) == [Start(1)]
+
+
 def test_late_end_is_lost_and_signs_off_at_once() -> None:
     """A process that slept for longer than its lease: the end of a call comes too late."""
     pair = Pair("a")

@@ -166,6 +166,26 @@ async def test_what_is_lost_is_counted_apart() -> None:
         assert used_of(one) == 0
 
 
+async def test_what_is_refused_leaves_its_line() -> None:
+    """Units that come later start nothing for it: its slot would never come back."""
+    shared = SharedUnits(ai=1)
+    one, other = open_controller(shared), open_controller(shared)
+    slot = await one.acquire("ai")
+    call = asyncio.create_task(other.acquire("ai"))
+    await settle()
+    member = shared.members[1]
+    member.refusal = AdmissionError("the source does not answer")
+    member.holder.refuse_all()
+    with pytest.raises(AdmissionError, match="does not answer"):
+        await call
+    member.refusal = None
+    one.release(slot)
+    member.holder.set_units("bucket:ai", 1, is_wanted=False)
+    member.holder.pause("ai", 0)
+    check(other)
+    assert other.get_metrics().current_concurrent == 0
+
+
 async def test_it_is_explained() -> None:
     shared = SharedUnits(ai=2)
     one, other = open_controller(shared), open_controller(shared)

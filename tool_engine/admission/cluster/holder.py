@@ -28,8 +28,6 @@ from tool_engine.admission.cluster.effects import (
     Wait,
 )
 from tool_engine.admission.cluster.lease_messages import (
-    AHEAD,
-    IN_LINE,
     RETURNS,
     Answer,
     Conflict,
@@ -147,17 +145,11 @@ class Holder:
         caller = None if parent is None else self.running.get(parent)
         call = Call(entry)
         if caller is not None:
-            call.passed = caller.passed if caller.probe is None else caller.probe[0]
+            call.stand_with(caller, is_fair=self.limits.strategy == "fair")
         if breaker == call.passed:
             breaker = None
         entry.priority, entry.share, entry.pace, entry.breaker = priority, share, pace, breaker
         entry.asks, entry.limits, entry.policy = asks, dict(limits), policy
-        if caller is not None:
-            entry.place, entry.asked_at = caller.entry.place, caller.entry.asked_at
-            call.place = caller.place
-            # All that wait now came after a call that got its units without waiting.
-            is_ahead = call.place is None or self.limits.strategy == "fair"
-            entry.standing = AHEAD if is_ahead else IN_LINE
         if not needed and breaker is None:
             self.running[number] = call
             effects.append(Start(number))

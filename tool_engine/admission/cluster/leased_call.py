@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tool_engine.admission.cluster.lease_messages import Ticket
+from tool_engine.admission.cluster.lease_messages import AHEAD, IN_LINE, Ticket
 from tool_engine.admission.cluster.line_up import Entry
 
 Probe = tuple[str, int] | None
@@ -26,6 +26,15 @@ class Call:
     """The breaker that it tries, and in which generation; None: it tries none."""
     passed: str | None = None
     """The breaker that a call above it tries: it is part of that probe, which waits for it."""
+
+    def stand_with(self, caller: Call, *, is_fair: bool) -> None:
+        """Take the place of the call that makes this one."""
+        self.passed = caller.passed if caller.probe is None else caller.probe[0]
+        self.entry.place, self.entry.asked_at = caller.entry.place, caller.entry.asked_at
+        self.place = caller.place
+        # All that wait now came after a call that got its units without waiting.
+        is_ahead = self.place is None or is_fair
+        self.entry.standing = AHEAD if is_ahead else IN_LINE
 
 
 def make_ticket(call: Call) -> Ticket:

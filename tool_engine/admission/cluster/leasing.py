@@ -138,7 +138,7 @@ class LeaseDesk:
     def _name_own(self, tool: str, value: Any) -> str:
         """Return what processes call a key of a tool; nothing as long as that is not known."""
         if isinstance(value, HiddenValue):
-            secret = self.source.secret
+            secret = self.source.find_secret()
             if secret is None:
                 return ""
             return name_resource(f"{TOOL}{tool}", hash_value(value.data, secret))
@@ -274,6 +274,7 @@ class LeaseDesk:
             breakers = _list_breakers(waiter.lane)
             breaker = next(each for each in breakers if not each.is_closed)
             pool.reject_waiter(waiter, refusal.no_probe(waiter.lane, breaker))
+            pool.hand_over(waiter.lane)
             return
         if waiter not in self._asking:
             return
@@ -293,6 +294,7 @@ class LeaseDesk:
             if error is not None:
                 for waiter in [each for each in lane.waiting_calls() if each.resumes is None]:
                     self._pool.reject_waiter(waiter, error)
+                self._pool.hand_over(lane)
 
     def count_used(self, resource: str) -> int:
         """Return how many units of a resource are in use, but for those that were lost."""
@@ -488,10 +490,10 @@ class LeaseDesk:
         error = pool.refuse_head(waiter, lane, now) if is_asked else None
         if error is not None:
             pool.reject_waiter(waiter, error)
-            return False
-        pool.grant(waiter, now)
+        else:
+            pool.grant(waiter, now)
         pool.queue.refresh(lane, now)
-        return True
+        return error is None
 
 
 def _names_of(waiter: Waiter) -> list[Any]:

@@ -143,9 +143,11 @@ class ClusterMember:
         """Those that hold in the cluster, as far as this process knows."""
         return self._holder.limits
 
-    @property
-    def secret(self) -> bytes | None:
-        """What all processes hash values of keys with; None: it is not known yet."""
+    def find_secret(self) -> bytes | None:
+        """Return what all processes hash values of keys with; None: it is being asked for."""
+        if self._secret is None:
+            # A call that needs no more than that would wait for ever, for it has no place yet.
+            self._start_running()
         return self._secret
 
     def attach(self, holder: LeaseHolder) -> None:
