@@ -128,6 +128,28 @@ async def test_who_is_first_elsewhere_decides(asked: Asked, is_allowed: bool) ->
     assert (await calling).is_success is is_allowed
 
 
+async def test_not_listed_before_others_can_see_it(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer given while the question is on its way to the database would count for nobody."""
+    approvals = asked.here.approvals
+    storage = asked.here.store.approvals
+    put, coming, goes_on = storage.put, asyncio.Event(), asyncio.Event()
+
+    async def put_late(request: Any) -> None:
+        coming.set()
+        await goes_on.wait()
+        await put(request)
+
+    monkeypatch.setattr(storage, "put", put_late)
+    calling = asyncio.create_task(call(asked.here, amount=3))
+    await coming.wait()
+    assert await approvals.pending() == []
+    goes_on.set()
+    await approvals.answer((await asked.find_request(asked.here)).token, True)
+    assert (await calling).is_success
+
+
 async def test_a_server_that_ends_closes_its_questions(asked: Asked) -> None:
     calling = asyncio.create_task(call(asked.here, amount=3))
     request = await asked.find_request(asked.there)

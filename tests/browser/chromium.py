@@ -127,6 +127,8 @@ class DevTools:
         try:
             async with asyncio.timeout(BOUND):
                 found = await answer
+        except TimeoutError:
+            raise AssertionError(f"{method}: no answer within {BOUND:g} s") from None
         finally:
             self._answers.pop(number, None)
         assert "error" not in found, f"{method}: {found['error']}"

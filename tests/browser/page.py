@@ -98,17 +98,14 @@ class Page:
 
     async def find_all(self, role: str, name: str | None = None) -> list[Element]:
         """What has a role now, and a name if one is given, as assistive technology sees it."""
-        document = await self.send("DOM.getDocument", depth=0)
-        found = await self.send(
-            "Accessibility.queryAXTree",
-            backendNodeId=document["root"]["backendNodeId"],
-            role=role,
-        )
+        # Not `queryAXTree`: a page that is replaced before it answers brings the browser's part of
+        # it down, and nothing that was asked is answered any more.
+        found = await self.send("Accessibility.getFullAXTree")
         elements = [
             # Space around the words of a label is in its name, and is not heard.
             Element(self, each["backendDOMNodeId"], each.get("name", {}).get("value", "").strip())
             for each in found["nodes"]
-            if not each["ignored"] and "backendDOMNodeId" in each
+            if not each["ignored"] and "backendDOMNodeId" in each and each["role"]["value"] == role
         ]
         return [each for each in elements if name is None or each.name == name]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,17 @@ async def test_what_is_replaced_is_found_again(page: Page, site: str) -> None:
     await page.evaluate("window.replace()")
     await fading.click()
     assert await page.evaluate("document.title") == "clicked 2"
+
+
+async def test_looked_at_while_others_come(page: Page, site: str) -> None:
+    """A look at a page that another one replaces has an answer, too, and the browser lives on."""
+    await page.open(site)
+    for number in range(20):
+        going = asyncio.create_task(page.send("Page.navigate", url=f"{site}?{number}"))
+        for _ in range(10):
+            await page.find_all("button", "Free")
+        await going
+    await (await page.find("button", "Free")).click()
 
 
 async def test_keys(page: Page, site: str) -> None:

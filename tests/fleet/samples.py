@@ -33,10 +33,10 @@ def block(text):
     with noted(text): time.sleep(1000)
 def loop(text):
     if not text: return
-    with noted(text):
-        try:
+    try:
+        with noted(text):
             while True: time.sleep(0.01)
-        finally: open(text + ".cleaned", "w").close()
+    finally: open(text + ".cleaned", "w").close()
 async def wait(text):
     if not text: return
     with noted(text): await asyncio.sleep(1000)

@@ -95,9 +95,11 @@ async def test_calls_elsewhere(address: str, tmp_path: Path) -> None:
         asyncio.timeout(2 * BOUND),
         fleet_engine(tmp_path, *names, fleet=address, close_timeout=30.0) as bench,
     ):
-        assert (await bench.call("pid")).is_success
+        result = await bench.call("pid")
+        assert result.is_success, result.error
         assert len((await bench.call("large", "é")).output["result"]) == int(1.5 * 2**20)
-        assert (await bench.call("wait", "")).is_success
+        result = await bench.call("wait", "")
+        assert result.is_success, result.error
         result = await bench.call("wait", seconds=1.0)
         assert result.error_type == "timeout"
         await asyncio.wait_for(bench.becomes_free(), SOON)

@@ -42,7 +42,7 @@ class KeptQuestions:
         self._storage = storage
         self._asking: set[asyncio.Future[Any]] = set()
         self.tokens: set[str] = set()
-        """Of the questions that are kept, and wait here: any process may have answered them."""
+        """Of the questions that are kept, or about to be: any process may have answered them."""
 
     def __repr__(self) -> str:
         return f"<KeptQuestions in {self._storage!r}>"
@@ -53,12 +53,14 @@ class KeptQuestions:
         Raises:
             RecordsUnavailableError: The storage does not take it.
         """
+        # At first: who found it in this process alone would answer what others are yet to see.
+        self.tokens.add(request.token)
         try:
             await self._finish_asking(self._ask_storage("put", replace(request, is_waiting=True)))
         except BaseException:
             await self._finish_asking(self._close_question(request.token))
+            self.tokens.discard(request.token)
             raise
-        self.tokens.add(request.token)
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
         """Wait until a question that is kept is answered in any process."""
