@@ -41,6 +41,28 @@ async def test_more_connections_than_it_takes(
         assert status_of(answer) == 200
 
 
+async def test_clients_that_still_send_when_they_are_refused(
+    engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They read why; the newest may send their requests to the end, and then are hung up on."""
+    monkeypatch.setattr(listening, "_MOST_CONNECTIONS", 0)
+    monkeypatch.setattr(listening, "_MOST_REFUSED", 1)
+    async with served(create_app(engine)) as service, contextlib.AsyncExitStack() as clients:
+        host, port = service.url.removeprefix("http://").split(":")
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            clients.callback(writer.close)
+            assert status_of((await reader.read()).decode()) == 503
+        for line in (b"GET /v1/tools HTTP/1.1\r\n", b"Host: here\r\n", b"\r\n"):
+            writer.write(line)
+            await writer.drain()
+            await asyncio.sleep(0)
+        async with asyncio.timeout(BOUND):
+            while not writer.transport.is_closing():
+                writer.write(b"x")
+                await asyncio.sleep(0)
+
+
 async def test_a_client_that_comes_while_it_ends(
     engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

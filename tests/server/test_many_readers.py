@@ -96,20 +96,6 @@ async def test_readers_that_never_read(tmp_path: Path) -> None:
             assert await server.end() == (143, "")
 
 
-def refuse(url: str) -> urllib.error.HTTPError:
-    """The answer to a call that is refused; a client that still sends may be cut off before it."""
-    for _ in range(100):
-        try:
-            call(url)
-        except urllib.error.HTTPError as answer:
-            return answer
-        except (urllib.error.URLError, ConnectionError) as cut_off:
-            last = cut_off
-        else:
-            raise AssertionError("it was taken")
-    raise last
-
-
 def test_connections_for_which_there_is_no_room(tmp_path: Path) -> None:
     """They are refused in words, nothing is logged, and there is room again once some leave."""
 
@@ -123,7 +109,9 @@ def test_connections_for_which_there_is_no_room(tmp_path: Path) -> None:
     def fill_up(url: str) -> None:
         with open_readers(url, 300) as answered:
             assert answered == {b"200": 128, b"503": 172}
-            problem = json.load(refuse(url))
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                call(url)
+            problem = json.load(refused.value)
             assert problem["type"] == "urn:tool-engine:too-many-connections"
             assert "try again later" in problem["detail"]
         call(url)

@@ -33,6 +33,10 @@ _IDLE_LIMIT: Final = 75
 _MOST_CONNECTIONS: Final = 20_000
 _MOST_WAITING: Final = 1_024
 """Connections that the system takes before this process does."""
+_LINGER_LIMIT: Final = 1.0
+"""Seconds for which a client that is refused may go on sending."""
+_MOST_REFUSED: Final = 16
+"""Such clients at once; then the first of them is cut off."""
 _MOST_AT_ONCE: Final = 16
 """Connections that are taken in one turn of the loop; only then they are counted."""
 _OTHER_FILES: Final = 256
@@ -138,6 +142,11 @@ class _Config(uvicorn.Config):
     is_ending = False
     """True once the connections that there were have been closed or let end."""
 
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.refused: dict[TimedProtocol, None] = {}
+        """Connections beyond the limit, whose clients may not have read yet why; oldest first."""
+
 
 class _Server(uvicorn.Server):
     """A server that leaves the signals of the process to the program."""
@@ -208,6 +217,7 @@ class TimedProtocol(H11Protocol):
     one turn of the loop, such as its head and its body, goes out as one packet.
     """
 
+    config: _Config
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -215,18 +225,32 @@ class TimedProtocol(H11Protocol):
         self._context = copy_context()
         self._joined = _JoinedWrites(transport, self.loop)
         super().connection_made(self._joined)  # type: ignore[arg-type]
-        if getattr(self.config, "is_ending", False):
+        if self.config.is_ending:
             # uvicorn has closed all that it knew: it would wait for this one for the whole grace.
             transport.close()
             return
         if len(self.connections) > count_room():
-            # Not accepting would leave it waiting, and asyncio would log each turn of the loop.
-            self._joined.write(_FULL_HEAD % len(_FULL) + _FULL)
-            self._joined.close()
+            self._refuse_client()
             return
         self._time_head()
 
+    def _refuse_client(self) -> None:
+        # Not accepting would leave it waiting, and asyncio would log each turn of the loop.
+        self._joined.write(_FULL_HEAD % len(_FULL) + _FULL)
+        # A system whose process closes while a request still comes resets the connection: the
+        # client would fail as it sends, and never read why.
+        self._joined.end_writing()
+        self._head_timer = self.loop.call_later(_LINGER_LIMIT, self.transport.close)
+        refused = self.config.refused
+        if len(refused) >= _MOST_REFUSED:
+            first = next(iter(refused))
+            del refused[first]
+            first.transport.close()
+        refused[self] = None
+
     def data_received(self, data: bytes) -> None:
+        if self in self.config.refused:
+            return
         super().data_received(data)
         # Most heads come whole, and need no timer.
         if self.conn.their_state is not h11.IDLE:
@@ -240,6 +264,7 @@ class TimedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_timer()
+        self.config.refused.pop(self, None)
         # To send to a client that has left would lose the connection a second time.
         self._joined.drop()
         super().connection_lost(exc)
@@ -285,6 +310,11 @@ class _JoinedWrites:
     def close(self) -> None:
         self._send_parts()
         self._transport.close()
+
+    def end_writing(self) -> None:
+        """Say that nothing more comes; what the client sends is still read."""
+        self._send_parts()
+        self._transport.write_eof()
 
     def drop(self) -> None:
         """Send nothing more."""
