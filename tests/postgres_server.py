@@ -7,7 +7,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
+
+from tests.ports import free_port
 
 __all__ = ["NoServerError", "PostgresServer", "running_server"]
 
@@ -151,12 +152,6 @@ def _account() -> pwd.struct_passwd | None:
     raise NoServerError(f"root may not run a PostgreSQL server, and there is no user {OTHER_USERS}")
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @contextmanager
 def running_server(*, waits_for_disk: bool = False) -> Iterator[PostgresServer]:
     """Starts a server, and ends it by its process id.
@@ -206,7 +201,7 @@ def running_server(*, waits_for_disk: bool = False) -> Iterator[PostgresServer]:
 def _serve(
     postgres: str, folder: Path, user: int | None, group: int | None, *, fsync: bool
 ) -> Iterator[PostgresServer]:
-    port = _free_port()
+    port = free_port()
     settings = {"fsync": "on" if fsync else "off", "listen_addresses": "127.0.0.1", "port": port}
     settings |= {"unix_socket_directories": str(folder), "max_connections": 60}
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]

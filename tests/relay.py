@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
+from tests.ports import free_port
+
 
 class Relay:
     """Passes bytes between whoever connects to it and a server, as long as it is not cut."""
@@ -14,7 +16,7 @@ class Relay:
         self._behind = port
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
-        self.port = 0
+        self.port = free_port()
         self.refused: bytes | None = None
         """Connections on which this is said are ended; None: none is."""
         self.delay: Callable[[], float] | None = None
@@ -25,7 +27,6 @@ class Relay:
     async def restore(self) -> None:
         """Takes connections, at the same port each time."""
         self._server = await asyncio.start_server(self._pass, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def cut(self) -> None:
         """Ends all connections at once, and refuses new ones."""

@@ -14,6 +14,7 @@ import pytest
 from tests.cluster.conftest import Make
 from tests.cluster.crew import BOUND
 from tests.listening import wait_until_it_listens
+from tests.ports import free_port
 from tests.postgres import PostgresServer
 from tool_engine.errors import ConfigurationError
 
@@ -33,7 +34,7 @@ async def pool(postgres_server: PostgresServer, url: str, tmp_path: Path) -> Asy
 
     async def start(mode: str) -> str:
         (tmp_path / "users").write_text(f'"owner" "{postgres_server.password}"\n')
-        port = postgres_server.port + 1
+        port = free_port()
         settings = {
             "listen_addr": "127.0.0.1",
             "listen_port": port,

@@ -28,6 +28,7 @@ from tests.cli.talking import in_pipe
 from tests.contracts.test_approval_storage_contract import request_for
 from tests.contracts.test_cures_of_errors import names_cure
 from tests.knowledge.sql.conftest import BOUND
+from tests.ports import free_port
 from tests.warm import run
 from tool_engine import ToolEngine, ToolEngineConfig, ToolSession
 from tool_engine.errors import (
@@ -197,13 +198,13 @@ async def test_secret_of_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 async def test_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Started, it serves; without kept events an engine begins before it does."""
-    port = servers._free_port()
+    port = free_port()
     url = servers.PostgresServer(port, ROOT).url()
     with pytest.raises(RecordsUnavailableError) as raised:
         await opens(url, keep_events=10)
     assert names_cure(START, str(raised.value)), raised.value
     await opens(url)
-    monkeypatch.setattr(servers, "_free_port", lambda: port)
+    monkeypatch.setattr(servers, "free_port", lambda: port)
     with servers.running_server():
         await opens(url, keep_events=10)
 

@@ -50,6 +50,7 @@ from sybil.parsers.markdown import SkipParser
 from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer
 from sybil.parsers.myst import CodeBlockParser
 
+from tests.ports import free_port
 from tests.warm import programs, run
 from tool_engine.executors.commands.sandbox_launcher import find_obstacle
 
@@ -86,7 +87,7 @@ class DocumentRun:
         self._runner = asyncio.Runner()
         self._hidden: dict[str, Any] = {}
         self._text = path.read_text(encoding="utf-8")
-        self._ports = {port: free_port() for port in SECOND_TERMINAL.findall(self._text)}
+        self._ports = {port: str(free_port()) for port in SECOND_TERMINAL.findall(self._text)}
         self._port_beside = ""
         self._beside: list[subprocess.Popen[bytes]] = []
         self.document = Document.parse(
@@ -311,13 +312,6 @@ class DocumentRun:
 
 FILES = ("yaml", "json", "toml", "text", "javascript")
 SHELLS = ("console", "bash", "sh")
-
-
-def free_port() -> str:
-    """A port that nothing listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return str(found.getsockname()[1])
 
 
 async def _evaluate(code: object, namespace: dict[str, object]) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents.examples import free_port
+from tests.ports import free_port
 from tests.server.conftest import write_tokens
 from tests.server.process import END_LIMIT, fetch, write_tools
 from tests.server.proxies import block_of
@@ -77,7 +77,7 @@ async def started(
 
 async def test_the_unit_runs(tmp_path: Path) -> None:
     """Its command serves with its environment, and ends at SIGTERM with the code that it names."""
-    unit, port = read_unit(), free_port()
+    unit, port = read_unit(), str(free_port())
     words = shlex.split(unit["Service"]["ExecStart"].replace("8930", port))
     assert words[0] == "/opt/tools/.venv/bin/tool-engine"
     name, _, records = unit["Service"]["Environment"].partition("=")
@@ -114,7 +114,7 @@ def test_the_unit_is_right(tmp_path: Path) -> None:
 
 async def test_the_container_runs(tmp_path: Path) -> None:
     """What it starts serves all addresses, and what looks after its health sees when it ends."""
-    port = free_port()
+    port = str(free_port())
     words = [*read_words("ENTRYPOINT"), *read_words("CMD")]
     health = [word.replace("8930", port) for word in read_words("HEALTHCHECK")]
     async with started(

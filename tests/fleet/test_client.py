@@ -20,6 +20,7 @@ import pytest
 
 from tests.effort import IS_WHOLE
 from tests.fleet.samples import BOUND, HANDLERS, fleet_engine, has_ended
+from tests.ports import free_port
 from tests.ray_cluster import MEMORY, is_alive, needs_ray, tree_of
 
 pytestmark = [pytest.mark.ray, needs_ray, pytest.mark.asyncio(loop_scope="module")]
@@ -41,8 +42,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S", f"{BOUND:.0f}")
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # so that it stays on loopback
-        ports = _find_ports(len(PORTS))
+        ports = [free_port() for _ in PORTS]
         words = [f"{name}={port}" for name, port in zip(PORTS, ports, strict=True)]
         words += ["--num-cpus=2", f"--object-store-memory={MEMORY}", f"--temp-dir={folder}"]
         process = subprocess.Popen(
@@ -56,14 +58,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         stack.callback(_end_head, process)
         _wait_for_port(ports[1], process)
         yield f"ray://127.0.0.1:{ports[1]}"
-
-
-def _find_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in taken:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in taken]
 
 
 def _wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:

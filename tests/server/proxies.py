@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from tests.documents.examples import free_port
 from tests.listening import wait_until_it_listens
+from tests.ports import free_port
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "deploy.md"
 NGINX: Final = shutil.which("nginx")
@@ -78,7 +78,7 @@ async def nginx_proxy(urls: Sequence[str], folder: Path) -> AsyncIterator[str]:
     )
     try:
         async with asyncio.timeout(START_LIMIT):
-            await wait_until_it_listens(process, int(port), folder / "error.log")
+            await wait_until_it_listens(process, port, folder / "error.log")
         yield f"http://127.0.0.1:{port}"
     finally:
         if process.returncode is None:

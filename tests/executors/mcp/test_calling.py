@@ -15,6 +15,7 @@ from mcp.server.lowlevel.server import Server
 from msgspec.structs import replace
 
 from tests.executors.mcp.conftest import COMMAND, LIMIT, running, serve_http, until
+from tests.ports import free_port
 from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.executors.mcp.mcp_source import MCPSource
 from tool_engine.model.progress import ToolProgress
@@ -168,7 +169,8 @@ def pid_in(result: object) -> int:
 
 async def test_a_server_that_is_away(engine: ToolEngine) -> None:
     """Over HTTP, a call says since when; its tools stay, and it comes back by itself."""
-    with serve_http() as url:
+    port = free_port()
+    with serve_http(port) as url:
         source = MCPSource("odd", url=url)
         await engine.add_source(source)
         assert (await engine.execute("echo", {"text": "a"})).is_success
@@ -176,7 +178,6 @@ async def test_a_server_that_is_away(engine: ToolEngine) -> None:
     assert down.error_type == "execution_error"
     assert "the server 'odd' is down since" in str(down.error)
     assert engine.get("echo") is not None
-    port = int(url.split(":")[2].split("/")[0])
     with serve_http(port):
         assert (await engine.execute("echo", {"text": "c"})).is_success
 

@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from tests.executors.mcp.conftest import LIMIT, running
+from tests.ports import free_port
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import ToolEngine, ToolExecutionContext, ToolExecutionResult
 from tool_engine.executors.mcp.mcp_source import MCPSource
@@ -117,7 +118,7 @@ def make_answer(
 @asynccontextmanager
 async def serving(answer: Answer) -> AsyncIterator[Site]:
     site = Site(answer)
-    server = await asyncio.start_server(site.take, "127.0.0.1", 0, limit=2**20)
+    server = await asyncio.start_server(site.take, "127.0.0.1", free_port(), limit=2**20)
     site.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
     try:
         yield site
