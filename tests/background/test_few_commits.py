@@ -97,12 +97,32 @@ def commits(engine: ToolEngine) -> Iterator[list[list[str]]]:
     connection.set_trace_callback(None)
 
 
-async def test_two_commits(engine: ToolEngine) -> None:
-    """One that finds a slot is written as running; then its end, with the record of its call."""
+async def test_one_commit(engine: ToolEngine) -> None:
+    """One that ends at once is written once, with its end and the record of its call."""
+    with commits(engine) as made:
+        handle = await engine.start("work", {"number": 1})
+        assert handle.status == "succeeded"
+        ((status,),) = read(
+            engine, "SELECT status FROM tool_tasks WHERE task_id = ? AND worker IS NULL", handle.id
+        )
+        result = await handle.wait(BOUND)
+    assert status == "succeeded"
+    assert len(made) == 1
+    assert {"INSERT INTO tool_calls", "INSERT INTO tool_tasks"} <= set(made[0])
+    (record,) = await engine.query_call_records(task_id=handle.id)
+    assert (record.call_id, record.result) == (result.call_id, {"number": 1})
+    found = await engine.tasks.get(handle.id)
+    assert (found.result, found.state) == (result, handle.state)
+
+
+async def test_two_commits(engine: ToolEngine, work: Work) -> None:
+    """One that goes on is written as running; then its end, with the record of its call."""
+    work.gate.clear()
     with commits(engine) as made:
         handle = await engine.start("work", {"number": 1})
         (row,) = read(engine, "SELECT status, state FROM tool_tasks WHERE task_id = ?", handle.id)
         assert row[0] == "running"
+        work.gate.set()
         result = await handle.wait(BOUND)
     assert [each for each in made if "INSERT INTO tool_tasks" in each] == [
         ["INSERT INTO tool_tasks"]
@@ -115,14 +135,16 @@ async def test_two_commits(engine: ToolEngine) -> None:
     assert result.call_id.encode() in row[1]
 
 
-async def test_a_look_for_others_holds_up_no_new_one(engine: ToolEngine) -> None:
+async def test_a_look_for_others_holds_up_no_new_one(engine: ToolEngine, work: Work) -> None:
     """Else all would wait in line, be claimed and be written once more, as long as some come."""
     own: Any = engine.tasks
     own.feeding.backlog.is_due = True
+    work.gate.clear()
     with commits(engine) as made:
         handle = await engine.start("work", {"number": 1})
         (row,) = read(engine, "SELECT status FROM tool_tasks WHERE task_id = ?", handle.id)
         assert row[0] == "running"
+        work.gate.set()
         await handle.wait(BOUND)
     assert len(made) == 2
 
@@ -161,7 +183,7 @@ async def test_the_disk_is_waited_for_once(
     for number in range(3):
         handle = await lasting.start("plain", {"number": number})
         assert handle.status == "succeeded"
-        assert made == [1, 2] * (number + 1)
+        assert made == [2] * (number + 1)
         assert (await handle.wait(BOUND)).is_success
 
 
@@ -171,12 +193,12 @@ async def test_one_that_goes_on_is_on_the_disk_when_it_has_started(
     work.gate.clear()
     made = levels(lasting, monkeypatch)
     handles = await asyncio.gather(*(lasting.start("work", {"number": 1}) for _ in range(3)))
-    assert made == [1, 2]
+    assert made == [2]
     assert {handle.status for handle in handles} == {"running"}
     work.gate.set()
     for handle in handles:
         await handle.wait(BOUND)
-    assert set(made[2:]) == {2}
+    assert set(made[1:]) == {2}
 
 
 async def test_one_with_a_key_is_on_the_disk_before_it_runs(
@@ -190,29 +212,45 @@ async def test_one_with_a_key_is_on_the_disk_before_it_runs(
     assert len(work.ran) == before + 1
 
 
-async def test_a_disk_that_fails_between(
-    lasting: ToolEngine, work: Work, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_a_disk_that_fails(
+    lasting: ToolEngine, work: Work, monkeypatch: pytest.MonkeyPatch, *, goes_on: bool
 ) -> None:
-    """It is not said that the task is kept; it goes on, once, and its end is there later."""
-    work.gate.clear()
+    """A start that fails says that its tool has begun; until the disk works again none begins."""
     file: Any = lasting.store.storage._database._database  # type: ignore[attr-defined]
-    commit = file._commit_work
+    commit, before = file._commit_work, len(work.ran)
+    if goes_on:
+        work.gate.clear()
 
     def fail(work: Any) -> Any:
-        if file._level == "FULL":
-            raise sqlite3.OperationalError("disk I/O error")
-        return commit(work)
+        raise sqlite3.OperationalError("disk I/O error")
 
-    before = len(work.ran)
     monkeypatch.setattr(file, "_commit_work", fail)
-    with pytest.raises(RecordsUnavailableError, match="disk I/O error"):
+    with pytest.raises(RecordsUnavailableError, match=r"disk I/O error.*its tool had begun: check"):
         await lasting.start("work", {"number": 7})
+    for _ in range(2):
+        with pytest.raises(RecordsUnavailableError, match="disk I/O error") as caught:
+            await lasting.start("work", {"number": 8})
+        assert "had begun" not in str(caught.value)
     monkeypatch.setattr(file, "_commit_work", commit)
-    (state,) = await lasting.tasks.list(status="running")
-    work.gate.set()
-    assert (await (await lasting.tasks.get(state.id)).wait(BOUND)).is_success
     assert work.ran[before:] == [7]
-    assert lasting.controller.get_metrics().active == 0
+    async with asyncio.timeout(BOUND):
+        while lasting.controller.get_metrics().active:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0)
+    assert await lasting.tasks.list(status="running") == []
+    async with asyncio.timeout(BOUND):
+        # The writer of records tries again, later and later.
+        while True:
+            found = await lasting.query_call_records(tool_name="work", limit=1)
+            if found and found[0].params == {"number": 7}:
+                break
+            await asyncio.sleep(0.01)
+    (record,) = found
+    assert record.error_type == ("records_unavailable" if goes_on else None)
+    work.gate.set()
+    handle = await lasting.start("work", {"number": 9})
+    assert (await handle.wait(BOUND)).is_success
+    assert work.ran[before:] == [7, 9]
 
 
 async def test_many_at_once_share_commits(engine: ToolEngine) -> None:
@@ -266,7 +304,9 @@ async def test_an_end_that_cannot_be_written(engine: ToolEngine, work: Work, act
         "CREATE TRIGGER no BEFORE UPDATE ON tool_tasks WHEN new.status = 'succeeded' "
         f"BEGIN SELECT RAISE({action}, 'no'); END",
     )
+    work.gate.clear()
     handle = await engine.start("work", {"number": 1})
+    work.gate.set()
     async with asyncio.timeout(BOUND):
         while not await engine.query_call_records(task_id=handle.id):  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.01)
@@ -297,28 +337,38 @@ async def test_a_database_that_fails_for_a_while(
     assert (await engine.tasks.list(status="succeeded"))[0].id == handle.id
 
 
+@pytest.mark.parametrize("kind", ["keyed", "repeatable", "once", "ended"])
 async def test_a_start_whose_answer_is_lost(
-    engine: ToolEngine, work: Work, monkeypatch: pytest.MonkeyPatch
+    engine: ToolEngine, work: Work, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """It says that it runs, and never did: it is run, once, and its slot is not lost."""
+    """What never ran is run; what began is run again where it may be, else it is lost."""
     file: Any = engine.store.storage._database._database  # type: ignore[attr-defined]
     commit = file._commit_work
+    if kind == "repeatable":
+        engine.unregister_tool("work")
+        work.add_to(engine, effect="read")
+        await (await engine.start("work", {"number": 0})).wait(BOUND)
 
     def fail(work: Any) -> Any:
         commit(work)
         raise sqlite3.OperationalError("disk I/O error")
 
+    if kind != "ended":
+        work.gate.clear()
     monkeypatch.setattr(file, "_commit_work", fail)
     with pytest.raises(RecordsUnavailableError, match="disk I/O error"):
-        await engine.start("work", {"number": 7})
+        await engine.start("work", {"number": 7}, idempotency_key="k" if kind == "keyed" else None)
     monkeypatch.setattr(file, "_commit_work", commit)
-    assert engine.controller.get_metrics().active == 0
-    (state,) = await engine.tasks.list(status="running")
+    work.gate.set()
+    async with asyncio.timeout(BOUND):
+        while engine.controller.get_metrics().active:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0)
+    state, *_ = await engine.tasks.list()
     for _ in range(2):
         await engine.tasks.feeding._look_around()  # type: ignore[attr-defined]
-    found = await engine.tasks.get(state.id)
-    assert (await found.wait(BOUND)).output == {"number": 7}
-    assert work.ran.count(7) == 1
+    found = await (await engine.tasks.get(state.id)).wait(BOUND)
+    assert found.error_type == ("worker_lost" if kind == "once" else None)
+    assert work.ran.count(7) == (2 if kind == "repeatable" else 1)
 
 
 async def test_a_start_that_is_refused_holds_no_slot(engine: ToolEngine) -> None:

@@ -251,7 +251,8 @@ async def test_tools_that_change_before_it_runs(
             return kept
 
     engine.tasks._storage = Slow()  # type: ignore[attr-defined]
-    handle = await engine.start("work", {"number": 2}, ToolExecutionContext("ann"))
+    ann = ToolExecutionContext("ann")
+    handle = await engine.start("work", {"number": 2}, ann, idempotency_key="kept before it runs")
     result = await handle.wait(BOUND)
     assert (result.error_type, result.call_id) == (error_type, handle.state.call_id)
     assert work.ran == ([1, 2] if error_type is None else [1])

@@ -50,24 +50,18 @@ async def storage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     await kept.close()
 
 
-@pytest.mark.parametrize("durability", ["buffered", "call"])
-async def test_one_that_settles_late(storage: TaskStorage, tmp_path: Path, durability: str) -> None:
-    """Others see it at once; that it is not settled is said only where the disk may not have it."""
-    if durability == "call":
-        kept = SQLRecordStorage(f"sqlite:///{tmp_path / 'other.db'}", durability="call")
-        await kept.open()
-        storage = kept.tasks
-    task = task_for("a", worker="me", is_settled=False)
+async def test_one_that_has_ended_when_it_is_put(storage: TaskStorage) -> None:
+    """It is kept with its end, as one of no worker, and changes no more."""
+    task = task_for("a", owner="ann", worker="me")
+    result = ToolExecutionResult(True, "report", {"pages": [1, 2]}, metadata={"call_id": "c"})
+    task.take_state(replace(task.state, status="succeeded", ended_at=NOW, result=result))
     assert await storage.put(task) is task
-    assert task.is_settled is (durability != "call")
     found = await storage.get("a")
     assert found is not None
-    assert found.worker == "me"
-    for _ in range(2):
-        await storage.settle(task)
-        assert task.is_settled
-    if durability == "call":
-        await kept.close()
+    assert (found.state, await storage.list_own("me")) == (task.state, [])
+    assert not await storage.change(task, replace(task.state, status="failed"))
+    assert await storage.find_first_end("ann") == task.state.expires_at
+    assert await storage.remove_expired(NOW + timedelta(seconds=3601)) == 1
 
 
 async def test_what_an_owner_has(storage: TaskStorage) -> None:

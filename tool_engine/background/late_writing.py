@@ -62,6 +62,12 @@ class TaskWriter:
             await asyncio.shield(asyncio.get_running_loop().create_task(self._keep_late(kept)))
         return kept.is_kept
 
+    async def keep_new(self, kept: KeptTask) -> None:
+        """Write a new task that has begun, with its end if it has ended."""
+        async with _turn_of(kept):
+            await self._storage.put(kept)
+            kept.is_kept = True
+
     async def _keep_late(self, kept: KeptTask) -> None:
         async with _turn_of(kept):
             if not kept.is_kept and not kept.state.is_final:

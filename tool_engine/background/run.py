@@ -1,7 +1,7 @@
 """How does one task go through its call, once an engine has taken it?
 
-Its state is written before its tool begins: a process that is killed leaves a task of which it is
-known whether its tool may have run.
+Of one that waited its state is written before its tool begins: a process that is killed leaves a
+task of which it is known whether its tool may have run.
 """
 
 from __future__ import annotations

@@ -102,11 +102,6 @@ class Runner:
         run = self.runs.get(kept.state.id)
         return run is not None and not run.is_lost
 
-    def has_ended(self, kept: KeptTask) -> bool:
-        """Return True if the call of a task has ended that this engine has taken."""
-        run = self.runs.get(kept.state.id)
-        return run is None or run.is_over
-
     async def end_run(self, kept: KeptTask, refusal: Refusal) -> bool:
         """Have a task end that this engine has taken, and wait until it has.
 
@@ -214,7 +209,7 @@ class Runner:
         """Let go of a task that has ended, or that another engine has by now."""
         kept = run.kept
         self.runs.pop(kept.state.id, None)
-        if self.records is not None:
+        if self.records is not None and (kept.is_kept or kept.is_late):
             self.storage.release_record(kept.state.id)
         if run.slot is not None:
             run.release_slot()
@@ -241,9 +236,11 @@ class Runner:
     def _end_at_once(self, run: TaskRun, result: ToolExecutionResult) -> bool:
         """Write how a task ended where that takes no time; False: nothing was done."""
         run.is_over = True
-        if run.is_lost or self.storage.is_shared or not result.is_success:
+        kept = run.kept
+        takes_time = kept.is_kept and self.storage.is_shared
+        if run.is_lost or takes_time or not result.is_success:
             return False
-        kept, state = run.kept, self._make_end(run, result)
+        state = self._make_end(run, result)
         if kept.is_kept:
             return self.storage.change_nowait(kept, state) is not None
         return self.writer.change_nowait(kept, state) is not None

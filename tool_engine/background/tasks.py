@@ -177,10 +177,12 @@ class EngineTasks:
         now, is_shared = self._clock.now(), storage.is_shared
         kept = make_task(str(tool_name), tool, params, given, ttl, now, begun, is_shared=is_shared)
         kept.key, kept.digest = idempotency_key, digest
-        # A request that may come again must find what it has begun, whatever happens between.
-        kept.is_settled = begun is None or idempotency_key is not None
         if is_bound:
             kept.bound_to, kept.tool = feeding.worker, tool
+        # A request that may come again must find what it has begun, whatever happens between; and
+        # while the database takes nothing, nothing is called.
+        begins_first = storage.may_put_late and idempotency_key is None and not is_bound
+        kept.is_kept = begun is None or not begins_first
         if has_room or is_hopeless:
             kept.worker = feeding.worker
         kept.is_awaited, kept.run_in, kept.on_progress = is_awaited, run_in, on_progress
@@ -252,28 +254,39 @@ class EngineTasks:
             found = None if kept.state.owner is None else await self._quotas.take_room(kept)
             if found is None:
                 try:
+                    if not kept.is_kept:
+                        await self._keep_begun(kept)
+                        return kept
                     found = await self._storage.put(kept)
                 finally:
                     if kept.state.owner is not None:
                         self._quotas.leave(kept)
             if found is kept:
                 self.feeding.take_new(kept)
-                if not kept.is_settled:
-                    await self._settle_late(kept)
         finally:
             self.feeding.unheard.hear(question)
             if kept.begun is not None:
                 self.feeding.runner.give_up_call(kept)
         return found
 
-    async def _settle_late(self, kept: KeptTask) -> None:
-        """Wait until a task outlives a loss of power, which one commit can do for several."""
+    async def _keep_begun(self, kept: KeptTask) -> None:
+        """Begin the tool of a new task, and keep that: if it ends at once, with its end."""
+        runner = self.feeding.runner
+        run = runner.begin_run(kept)
         for _ in range(_TURNS):
-            # A tool that ends at once has the end of its task written: the disk is asked once.
-            await asyncio.sleep(0)
-            if self.feeding.runner.has_ended(kept):
+            if run.is_over:
                 break
-        await self._storage.settle(kept)
+            await asyncio.sleep(0)
+        try:
+            await self._writer.keep_new(kept)
+        except RecordsUnavailableError as error:
+            # From here on its record is one as of any call.
+            kept.is_late = True
+            reason = f"{error}; its tool had begun: check what it did before you start it again"
+            run.end(Refusal(error.error_type, reason))
+            raise RecordsUnavailableError(reason) from error
+        finally:
+            self._storage.release_record(kept.state.id)
 
     def read_clock(self) -> datetime:
         """Return the time, UTC, that all programs with these tasks agree on; see `TaskState`."""

@@ -25,21 +25,24 @@ class TaskStorage(Protocol):
     is_shared: bool
     """Whether other engines, and later ones, see the same tasks."""
 
+    @property
+    def may_put_late(self) -> bool:
+        """True if a tool may begin before its task is put.
+
+        So where `put` takes time, and the storage took what it was last given.
+        """
+
     async def read_time(self) -> float | None:
         """Return the Unix time for all that share it, in seconds; None: that of the program."""
 
     async def put(self, task: KeptTask) -> KeptTask:
         """Keep a new task, and return it; or the one with its owner and its `key`, if there is.
 
-        From then on it outlives its process. One that is not `is_settled` need not outlive a loss
-        of power before `settle` has returned, and stays so only where that makes a difference.
+        From then on it outlives its process. One that has ended is kept with its end.
         """
 
     def put_nowait(self, task: KeptTask) -> KeptTask | None:
         """Do the same where it takes no time; None: it takes some, and nothing was done."""
-
-    async def settle(self, task: KeptTask) -> None:
-        """Wait until a task that was put outlives a loss of power."""
 
     async def get(self, task_id: str) -> KeptTask | None:
         """Return a task, or None."""

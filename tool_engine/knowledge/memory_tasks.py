@@ -27,6 +27,7 @@ class MemoryTaskStorage:
     """Keeps tasks for one engine, as long as it lives."""
 
     is_shared = False
+    may_put_late = False
 
     def __init__(self) -> None:
         self._tasks: dict[str, KeptTask] = {}
@@ -58,17 +59,16 @@ class MemoryTaskStorage:
             kept = self._by_key.setdefault((task.state.owner, task.key), task)
             if kept is not task:
                 return kept
-        task.number, task.is_settled = next(self._numbers), True
+        task.number = next(self._numbers)
         state = task.state
         self._tasks[state.id] = task
         if state.owner is not None:
             self._by_owner.setdefault(state.owner, {})[state.id] = task
         if state.status == QUEUED and task.worker is None:
             self._queue_task(task)
+        elif state.status in FINAL:
+            self._note_end(task)
         return task
-
-    async def settle(self, task: KeptTask) -> None:
-        """Do nothing: memory ends with its program."""
 
     async def get(self, task_id: str) -> KeptTask | None:
         """Return a task, or None."""
@@ -170,10 +170,13 @@ class MemoryTaskStorage:
             return False
         task.take_state(state)
         if state.status in FINAL:
-            heappush(self._ends, (state.expires_at, task.number, state.id))
-            if len(self._ends) > _SPARE + 2 * len(self._tasks):
-                self._tidy_ends()
+            self._note_end(task)
         return True
+
+    def _note_end(self, task: KeptTask) -> None:
+        heappush(self._ends, (task.state.expires_at, task.number, task.state.id))
+        if len(self._ends) > _SPARE + 2 * len(self._tasks):
+            self._tidy_ends()
 
     def _tidy_ends(self) -> None:
         """Leave out those that were forgotten before their time was over."""

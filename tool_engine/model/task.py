@@ -101,9 +101,6 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     """The tool whose secrets are hidden in what is written; None: it has none."""
     is_kept: bool = True
     """Whether the storage has it; False: this process alone knows it."""
-    is_settled: bool = True
-    """Whether it outlives a loss of power, as far as its storage promises that; what is False when
-    it is kept asks for it with `settle`."""
     is_late: bool = False
     """Whether it was started without being kept, as its caller waits for it at first."""
     writing: Any = None

@@ -16,9 +16,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from tool_engine.errors import RecordsUnavailableError
 from tool_engine.interfaces import RecordStorage
 from tool_engine.knowledge.entry import VisibleCall
 from tool_engine.knowledge.snapshot import restore_value, take_snapshot
+from tool_engine.knowledge.sql.connection.database_errors import BadRowsError
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.held_records import HeldRecords
 from tool_engine.knowledge.sql.schema.damage import read_row
@@ -80,6 +82,11 @@ class SQLTaskStorage:
         self.records = HeldRecords(add)
         self._harmless = Harmless()
 
+    @property
+    def may_put_late(self) -> bool:
+        """True if the database took what it was last given."""
+        return self._database.is_ready
+
     async def has_open(self) -> bool:
         """Return True if there is a task that has not ended."""
         rows = await self._read_rows(_load_sql().has_open())
@@ -98,16 +105,19 @@ class SQLTaskStorage:
             "tool_name": _as_text(state.tool_name),
             "status": state.status,
             "priority": task.priority,
-            "worker": task.worker,
+            "worker": None if state.is_final else task.worker,
             "bound_to": task.bound_to,
             "call_key": task.key,
             "expires_at": state.expires_at.timestamp(),
-            "state": _pack_state(task, state),
+            "state": b"",
             "data": _pack_asked(task),
         }
-        task.is_settled = task.is_settled or not self._database.settles_late
         step = _load_sql().insert_task(row)
-        (done,) = await self._database.change((step,), KEEPING, is_lasting=task.is_settled)
+        if state.is_final:
+            (done,) = await self._write_end(task, state, step)
+        else:
+            row["state"] = _pack_state(task, state)
+            (done,) = await self._database.change((step,), KEEPING)
         if done.rows:
             task.number = done.rows[0][0]
             return task
@@ -117,12 +127,6 @@ class SQLTaskStorage:
 
     def put_nowait(self, task: KeptTask) -> None:
         """Do nothing: a database takes its time."""
-
-    async def settle(self, task: KeptTask) -> None:
-        """Wait until the disk has a task; most often the end of one is on its way there."""
-        if not task.is_settled:
-            await self._database.settle(_load_sql().count_up(task.worker), KEEPING)
-            task.is_settled = True
 
     async def get(self, task_id: str) -> KeptTask | None:
         """Return a task, or None."""
@@ -188,7 +192,8 @@ class SQLTaskStorage:
             packed = _pack_state(task, state)
             (done,) = await self._make_changes(_load_sql().change_task(task, state, packed, worker))
         else:
-            (done,) = await self._write_end(task, state)
+            step = _load_sql().change_task(task, state, b"", None)
+            (done,) = await self._write_end(task, state, step)
         if done.changed and not is_news:
             # How it was before would take the place of what it came to meanwhile.
             task.take_state(state)
@@ -254,15 +259,22 @@ class SQLTaskStorage:
         (done,) = await self._make_changes(_load_sql().remove_expired(now.timestamp()))
         return int(done.changed)
 
-    async def _write_end(self, task: KeptTask, state: TaskState) -> Sequence[Any]:
+    async def _write_end(self, task: KeptTask, state: TaskState, step: Any) -> Sequence[Any]:
         """Write how a task ended and, if it is held, the record of its call."""
-        step, held = _load_sql().change_task(task, state, b"", None), self.records.take(state.id)
+        held = self.records.take(state.id)
 
         def prepare() -> Batch | None:
             step.values["state"] = _pack_state(task, state, self._harmless)
             return None if held is None else self.records.make_rows(held)
 
-        with self.records.writing(state.id, held):
+        try:
+            with self.records.writing(state.id, held):
+                return await self._database.change((step,), KEEPING, prepare)
+        except RecordsUnavailableError as error:
+            if held is None or not isinstance(error.__cause__, BadRowsError):
+                raise
+            # What is wrong with its record costs the task nothing.
+            held = None
             return await self._database.change((step,), KEEPING, prepare)
 
     async def _read_rows(self, statement: Any) -> Sequence[Any]:

@@ -250,14 +250,9 @@ def retire_worker(worker: str) -> list[Step]:
     ]
 
 
-def count_up(worker: str) -> Step:
-    """Counts a worker's number up."""
-    return Step(_BEAT, {"worker": worker})
-
-
 def beat_worker(worker: str) -> list[Step]:
     """Counts a worker's number up, and gives those of all."""
-    return [count_up(worker), Step(_select_workers())]
+    return [Step(_BEAT, {"worker": worker}), Step(_select_workers())]
 
 
 def _select_workers() -> CompoundSelect[Any]:

@@ -19,12 +19,13 @@ class File:
     """Notes which changes came in one commit; it takes none that is bad, and waits at its gate."""
 
     def __init__(self) -> None:
-        self.gate = threading.Event()
+        self.gate, self.is_busy = threading.Event(), threading.Event()
         self.commits: list[list[str]] = []
         self.problem: Exception | None = None
         self.queue = ChangeQueue(self.write)
 
     def write(self, changes: Sequence[Change]) -> None:
+        self.is_busy.set()
         assert self.gate.wait(BOUND)
         names = [change.steps[0][0] for change in changes]
         if self.problem is not None:
@@ -35,15 +36,13 @@ class File:
         for change in changes:
             change.found = [([], 1)]
 
-    def ask(self, name: str, *, is_lasting: bool = True) -> asyncio.Task[None]:
-        return asyncio.create_task(self.queue.make(change_of(name, is_lasting=is_lasting)))
+    def ask(self, name: str) -> asyncio.Task[None]:
+        return asyncio.create_task(self.queue.make(Change([(name, {})])))
 
-    async def begin(self, name: str = "first", *, is_lasting: bool = True) -> asyncio.Task[None]:
+    async def begin(self) -> asyncio.Task[None]:
         """A change that is under way."""
-        asked = self.ask(name, is_lasting=is_lasting)
-        async with asyncio.timeout(BOUND):
-            while not self.queue._under_way:  # noqa: ASYNC110 - no event
-                await asyncio.sleep(0)
+        asked = self.ask("first")
+        assert await asyncio.to_thread(self.is_busy.wait, BOUND)
         return asked
 
     async def make(self, *names: str) -> list[object]:
@@ -53,10 +52,6 @@ class File:
         self.gate.set()
         async with asyncio.timeout(BOUND):
             return list(await asyncio.gather(*asked, return_exceptions=True))
-
-
-def change_of(name: str, *, is_lasting: bool = True) -> Change:
-    return Change([(name, {})], is_lasting=is_lasting)
 
 
 @pytest.fixture
@@ -109,31 +104,6 @@ async def test_one_whose_caller_is_cut_off(file: File) -> None:
     assert others[0].cancelled()
     assert file.commits == [["first"], ["a", "b"]]
     assert await asyncio.wait_for(file.make("c"), BOUND) == [None] * 2
-
-
-async def test_what_waits_for_the_disk_rides_along(file: File) -> None:
-    """A lasting commit that comes after what was committed does for it, and is not made twice."""
-    first = await file.begin("quick", is_lasting=False)
-    asked = file.ask("lasting")
-    await asyncio.sleep(0)
-    settled = [asyncio.create_task(file.queue.settle(lambda: change_of("sign"))) for _ in range(2)]
-    await asyncio.sleep(0)
-    settled[0].cancel()
-    file.gate.set()
-    await asyncio.wait_for(asyncio.gather(first, asked, settled[1]), BOUND)
-    assert file.commits == [["quick"], ["lasting"]]
-
-
-@pytest.mark.parametrize("name", ["bad", "quick"])
-async def test_what_waits_for_the_disk_makes_a_change(file: File, name: str) -> None:
-    """Where none is on its way, or it was not made."""
-    asked = await file.begin(name, is_lasting=name == "bad")
-    settled = asyncio.create_task(file.queue.settle(lambda: change_of("sign")))
-    await asyncio.sleep(0)
-    file.gate.set()
-    await asyncio.wait_for(settled, BOUND)
-    await asyncio.wait([asked])
-    assert file.commits[-1] == ["sign"]
 
 
 async def test_closing_ends_the_thread_and_no_change(file: File) -> None:

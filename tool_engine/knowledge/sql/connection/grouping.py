@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
@@ -32,7 +32,7 @@ class Change(msgspec.Struct, eq=False):
     """Completes the values, and returns the calls that are written with them; in the thread that
     writes, once for each try."""
     is_lasting: bool = True
-    """Whether the commit waits for the disk, where commits do; `ChangeQueue.settle` waits later."""
+    """Whether the commit waits for the disk, where commits do."""
     found: list[tuple[list[Any], int]] = []
     """The rows and the count of each step, once they are committed."""
     error: Exception | None = None
@@ -52,8 +52,6 @@ class ChangeQueue:
     def __init__(self, write: Callable[[Sequence[Change]], None]) -> None:
         self._write = write
         self._waiting: deque[Change] = deque()
-        self._under_way: Sequence[Change] = ()
-        self._riders: list[asyncio.Future[bool]] = []
         self._is_taken = False
         self._thread: ThreadPoolExecutor | None = None
 
@@ -79,19 +77,6 @@ class ChangeQueue:
         if change.error is not None:
             raise change.error
 
-    async def settle(self, make: Callable[[], Change]) -> None:
-        """Wait until the disk has what was committed so far.
-
-        Args:
-            make: Gives what is written for that, unless another lasting change is on its way.
-        """
-        if self._has_lasting(self._under_way) or self._has_lasting(self._waiting):
-            rider: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            self._riders.append(rider)
-            if await rider:
-                return
-        await self.make(make())
-
     def close(self) -> None:
         """End the thread, once it has written what it was given; it may be needed again."""
         thread, self._thread = self._thread, None
@@ -108,7 +93,6 @@ class ChangeQueue:
             self._is_taken = False
 
     def _send_group(self, group: Sequence[Change]) -> None:
-        self._under_way = group
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "tool-engine-changes")
         try:
@@ -140,20 +124,8 @@ class ChangeQueue:
                 change.error = error
 
     def _end_group(self, group: Sequence[Change]) -> None:
-        self._under_way = ()
-        is_lasting = False
         for change in group:
             change.is_done = True
-            is_lasting |= change.is_lasting and change.error is None
             if change.end is not None and not change.end.done():
                 change.end.set_result(None)
-        if is_lasting or not self._has_lasting(self._waiting):
-            riders, self._riders = self._riders, []
-            for rider in riders:
-                if not rider.done():
-                    rider.set_result(is_lasting)
         self._pass_on()
-
-    @staticmethod
-    def _has_lasting(ahead: Iterable[Change]) -> bool:
-        return any(each.is_lasting for each in ahead)

@@ -187,7 +187,7 @@ class LazyDatabase:
             prepare: Completes the values of the steps in another thread, and returns the calls that
                 a file takes in the same transaction.
             is_lasting: Whether the disk has them when this returns, where `durability` promises
-                that; else `settle` waits for it.
+                that.
 
         Raises:
             RecordsUnavailableError: The database does not take it: nothing was changed.
@@ -203,27 +203,9 @@ class LazyDatabase:
         return self.address is not None and self.address.kind == "sqlite"
 
     @property
-    def settles_late(self) -> bool:
-        """True if a commit that need not last is one that the disk may not have."""
-        return self._is_synchronous and self.is_file
-
-    async def settle(self, step: Any, failing: str) -> None:
-        """Wait until the disk has what was committed before.
-
-        Args:
-            step: What is written for that, unless other changes are on their way.
-            failing: As for `asked`.
-
-        Raises:
-            RecordsUnavailableError: It is not known whether the disk has it.
-        """
-        from tool_engine.knowledge.sql.changes import write_for_sqlite
-
-        if not self._is_open:
-            async with self.asked(failing, looks=False):
-                pass
-        make = lambda: Change([write_for_sqlite(step)])  # noqa: E731 - it is short
-        await self._wait_for_file(self._queue.settle(make), failing)
+    def is_ready(self) -> bool:
+        """True if it is open, and took what it was last given."""
+        return self._is_open
 
     async def read(self, statement: Any, failing: str) -> Sequence[Any]:
         """Return the rows that a statement gives.
