@@ -280,8 +280,10 @@ class EngineTasks:
         try:
             await self._writer.keep_new(kept)
         except RecordsUnavailableError as error:
-            # From here on its record is one as of any call.
+            # From here on its record is one as of any call. Should the database have the task after
+            # all, what that says of it counts.
             kept.is_late = True
+            self._live.pop(kept.state.id, None)
             reason = f"{error}; its tool had begun: check what it did before you start it again"
             run.end(Refusal(error.error_type, reason))
             raise RecordsUnavailableError(reason) from error
