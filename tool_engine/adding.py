@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tool_engine.calls.home_loop import HomeLoop, at_home
 from tool_engine.catalog.generations import ReloadChanges, changes_between
 from tool_engine.catalog.index import ToolIndex
+from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import CatalogSource, ToolExecutor
 from tool_engine.model.tool import server_of
 from tool_engine.starting import StartsTasks
@@ -198,7 +199,7 @@ class AddsSources(StartsTasks):
     async def import_tools(
         self,
         tools: Iterable[Any],
-        call: Callable[[str, dict[str, Any]], Any] | ToolExecutor,
+        call: Callable[[str, dict[str, Any]], Any] | ToolExecutor | None = None,
         *,
         origin: str = "import:tools",
     ) -> ReloadChanges:
@@ -206,24 +207,34 @@ class AddsSources(StartsTasks):
 
         As OpenAI (Chat Completions or Responses), Anthropic, Gemini or MCP have them; their schemas
         stay as they are, and what would not be enforced is left out and a finding of the tool. One
-        that cannot be read is left out, and a `load_errors` entry.
+        that cannot be read is left out, and a `load_errors` entry. Tools of pydantic-ai, LangChain,
+        openai-agents or LlamaIndex bring what runs them: see `tool_engine.integrations`.
 
         Args:
-            tools: Mappings, or objects of the SDKs.
+            tools: Mappings, or objects of the SDKs; or tools of one of the frameworks.
             call: Runs them: a plain or async function of a tool's name and its arguments, or an
-                executor.
+                executor; None for those of a framework.
             origin: The `Tool.origin` of the tools, by which `remove_source` takes them out again.
 
         Returns:
             The names of the tools that were added, modified and removed.
 
         Raises:
-            ConfigurationError: An entry has none of these formats, `call` cannot be called, or the
-                origin is wrong or was added before.
+            ConfigurationError: An entry has none of these formats, `call` cannot be called or is
+                missing, or the origin is wrong or was added before.
             EngineClosedError: The engine is closed.
         """
-        imported = import_module("tool_engine.catalog.importing").ImportedTools
-        return await self.add_source(imported(tools, call, origin=origin))
+        recognized = import_module("tool_engine.integrations.recognized_tools")
+        listed = recognized.list_tools(tools, "import_tools")
+        source = recognized.recognize_tools(listed, origin)
+        if source is None:
+            imported = import_module("tool_engine.catalog.importing").ImportedTools
+            source = imported(listed, call, origin=origin)
+        elif call is not None:
+            raise ConfigurationError(
+                "tools of a framework bring what runs them: leave out call, or give their schemas"
+            )
+        return await self.add_source(source)
 
     @at_home
     async def remove_source(self, source: CatalogSource | str) -> ReloadChanges:

@@ -217,7 +217,7 @@ async def test_what_is_no_tool(engine: ToolEngine, entry: Any) -> None:
     with pytest.raises(ConfigurationError, match="is no tool of OpenAI"):
         await engine.import_tools([MCP[0], entry], lambda name, arguments: 1)
     assert engine.list_names() == []
-    with pytest.raises(ConfigurationError, match="call must be a function"):
+    with pytest.raises(ConfigurationError, match="call, which runs the tools, must be a function"):
         await engine.import_tools([MCP[0]], 5)  # type: ignore[arg-type]
 
 

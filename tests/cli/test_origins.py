@@ -15,7 +15,11 @@ WRONG = {
     "tools": ("nowhere", ["list"], "the tools folder 'nowhere' does not exist"),
     "path": ("nowhere", ["list"], "the folder 'nowhere' of Python modules does not exist"),
     "records": ("calls.db", ["history"], "takes the URL of a database"),
-    "cluster": ("sqlite:///x", ["--tools", TOOLS, "list"], "only PostgreSQL can coordinate"),
+    "cluster": (
+        "sqlite:///x",
+        ["--tools", TOOLS, "list"],
+        "cluster: url must begin with postgresql:, got",
+    ),
     "source": ("shop", ["list"], "takes NAME=URL"),
     "lock": ("enforced", ["--tools", TOOLS, "call", "echo", "message=x"], "did you mean 'enforce'"),
 }

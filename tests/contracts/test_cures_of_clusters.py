@@ -48,7 +48,6 @@ START = (
 AGAIN = "admission/slot.py: look at it, then do it again"
 CALL_AGAIN = "calls/call.py: look whether the tool has run, then call it again"
 SETTINGS = "model/settings/cluster.py: "
-OF_POSTGRES = f"{SETTINGS}give one that begins with postgresql:"
 A_URL = (
     f"{SETTINGS}give that of a PostgreSQL database, such as "
     "postgresql://user:${env:PASSWORD}@host/coordination"
@@ -72,7 +71,7 @@ REACHED = (
     "'local'"
 )
 OF_LOOKS = {ELSEWHERE, LATER, NAMED, MADE, REACHED}
-OF_SETTINGS = {OF_POSTGRES, A_URL, LONGER, ALONE}
+OF_SETTINGS = {A_URL, LONGER, ALONE}
 TRIED = {NEXT, PRIMARY, DIRECT, ANOTHER, START, AGAIN, CALL_AGAIN, *OF_SETTINGS, *OF_LOOKS}
 LIMITS = ClusterLimits(1, buckets={"ai": 2})
 
@@ -85,16 +84,13 @@ def test_limits_that_contradict() -> None:
     assert not ClusterLimits(1, buckets={"ai": 2}).outranks(LIMITS)
 
 
-def test_settings_that_cannot_be(tmp_path: Path) -> None:
+def test_settings_that_cannot_be() -> None:
     fields = {"url": "postgresql://host/coordination", "session_grace": 5.0, "lease_ttl": 10.0}
     with pytest.raises(ConfigurationError) as raised:
         ConcurrencyConfig(cluster=fields)  # type: ignore[arg-type]
     assert names_cure(LONGER, str(raised.value)), raised.value
     for cured in ({"lease_ttl": 15.0}, {"session_grace": 3.0}):
         ConcurrencyConfig(cluster={**fields, **cured})  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError) as raised:
-        ClusterConfig(url=f"sqlite:///{tmp_path}/a.db")
-    assert names_cure(OF_POSTGRES, str(raised.value)), raised.value
     with pytest.raises(ConfigurationError) as raised:
         ConcurrencyConfig(cluster={"name": "x"})  # type: ignore[arg-type]
     assert names_cure(A_URL, str(raised.value)), raised.value

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from tests.integrations.frameworks import BORROWED, FRAMEWORKS
 from tool_engine import CallbackApprover, ToolEngine, ToolSession
@@ -260,3 +261,107 @@ def test_missing_library_is_named(module: str, library: str, extra: str) -> None
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("MissingExtraError"), done.stdout
     assert f"pip install 'tool-engine[{extra}]'" in done.stdout
+
+
+async def test_list_of_a_frameworks_tools_is_imported(engine: ToolEngine, borrow: Borrow) -> None:
+    """`import_tools` takes them without `call`: they bring what runs them."""
+    tools = list_own_tools(borrow, multiply)
+    assert (await engine.import_tools(tools, origin="import:theirs"))["added"] == ["multiply"]
+    assert engine.get_or_raise("multiply").origin == "import:theirs"
+    result = await engine.execute("multiply", {"first": 4, "second": 5})
+    assert str(result.output["result"]) == "20"
+    with pytest.raises(ConfigurationError, match="leave out call"):
+        await engine.import_tools(tools, lambda name, arguments: 1, origin="import:again")
+    with pytest.raises(ConfigurationError, match="different frameworks"):
+        await engine.import_tools([*tools, {"name": "x"}], origin="import:mixed")
+    with pytest.raises(ConfigurationError, match="put it in a list"):
+        await engine.import_tools(tools[0])
+
+
+def list_own_tools(borrow: Borrow, *functions: Any) -> list[Any]:
+    """Return the framework's own tools of functions, as a program has them."""
+    if borrow.__name__ == "pydantic_ai_tools":
+        from pydantic_ai import Tool
+
+        return [Tool(each) for each in functions]
+    if borrow.__name__ == "langchain_tools":
+        from langchain_core.tools import StructuredTool
+
+        return [StructuredTool.from_function(coroutine=each) for each in functions]
+    if borrow.__name__ == "openai_agents_tools":
+        from agents import function_tool
+
+        return [function_tool(each) for each in functions]
+    from llama_index.core.tools import FunctionTool
+
+    return [FunctionTool.from_defaults(async_fn=each) for each in functions]
+
+
+async def test_list_that_says_only_what_tools_there_are(engine: ToolEngine) -> None:
+    with pytest.raises(ConfigurationError, match="call, which runs the tools, must be a function"):
+        await engine.import_tools([{"name": "now", "parameters": {}}])
+
+
+@pytest.mark.parametrize(
+    "tools", [5, None, "multiply", multiply], ids=lambda each: type(each).__name__
+)
+@pytest.mark.parametrize("kind", FRAMEWORKS, ids=lambda each: each.name)
+def test_what_is_no_list(kind: Any, tools: Any) -> None:
+    module = kind.modules[0]
+    name = module.rpartition(".")[2]
+    found = pytest.importorskip(module, exc_type=ImportError)
+    with pytest.raises(ConfigurationError, match="takes a list of tools, got"):
+        getattr(found, f"from_{name}_tools")(tools)
+
+
+async def test_one_tool_in_place_of_a_list(borrow: Borrow) -> None:
+    (tool,) = list_own_tools(borrow, multiply)
+    name = borrow.__name__.removesuffix("_tools")
+    module = pytest.importorskip(f"tool_engine.integrations.{name}", exc_type=ImportError)
+    with pytest.raises(ConfigurationError, match="put it in a list"):
+        getattr(module, f"from_{name}_tools")(tool)
+
+
+class Node(BaseModel):
+    """A node of a tree."""
+
+    value: int
+    inner: list[Node] = []
+
+
+async def sum_up(tree: Node, factor: int) -> int:
+    """Sum up a tree."""
+    tree = Node.model_validate(tree)  # LlamaIndex sends what the model wrote.
+    return tree.value * factor + sum([await sum_up(each, factor) for each in tree.inner])
+
+
+sum_up.__annotations__["tree"] = Node  # LlamaIndex does not look it up.
+
+
+async def test_schema_that_refers_to_itself(engine: ToolEngine, borrow: Borrow) -> None:
+    """What stands inside is checked at every depth, and read as the function has it."""
+    options = {"strict_mode": False} if borrow.__name__ == "openai_agents_tools" else {}
+    await engine.add_source(borrow(sum_up, **options))
+    tree = {"value": 1, "inner": [{"value": 2, "inner": [{"value": 3, "inner": []}]}]}
+    result = await engine.execute("sum_up", {"tree": tree, "factor": 2})
+    assert result.is_success, result.error
+    assert str(result.output["result"]) == "12"
+    tree["inner"][0]["inner"][0]["value"] = "three"  # type: ignore[index]
+    wrong = await engine.execute("sum_up", {"tree": tree, "factor": 2})
+    assert wrong.error_type == "validation_error"
+    assert "tree.inner[0].inner[0].value" in str(wrong.error)
+
+
+async def test_tool_whose_schema_its_framework_cannot_write(engine: ToolEngine) -> None:
+    """It is left out, with the framework's reason; the others load."""
+    pytest.importorskip("llama_index.core")
+
+    async def unknown(first: Missing) -> str:  # type: ignore[name-defined]  # noqa: F821 - it is missing
+        """Unknown."""
+        return str(first)
+
+    await engine.add_source(BORROWED[3](unknown, multiply))
+    assert engine.list_names() == ["multiply"]
+    (told,) = [message for _, message in engine.load_errors]
+    assert "'unknown' cannot be read: " in told
+    assert "not fully defined" in told

@@ -139,14 +139,18 @@ class ImportedTools(CatalogSource):
     """
 
     def __init__(
-        self, tools: Iterable[Any], call: Call | ToolExecutor, *, origin: str = "import:tools"
+        self,
+        tools: Iterable[Any],
+        call: Call | ToolExecutor | None,
+        *,
+        origin: str = "import:tools",
     ) -> None:
         self.origin = origin
         is_executor = hasattr(call, "execute")
         if not (is_executor or callable(call)):
             raise ConfigurationError(
-                f"call must be a function of a name and arguments, or an executor, got "
-                f"{shown(call)[:80]}"
+                "call, which runs the tools, must be a function of a name and arguments, or an "
+                f"executor, got {shown(call)[:80]}"
             )
         self.executor = (
             cast("ToolExecutor", call) if is_executor else _executor_for(cast("Call", call))

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.integrations.recognized_tools import list_tools
 from tool_engine.interfaces import CatalogSource, ListedTool, ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
@@ -27,22 +28,41 @@ class BorrowedTool(NamedTuple):
     """Why it is left out; empty: it is not."""
 
 
+class Borrowing(NamedTuple):
+    """How the tools of one framework are borrowed."""
+
+    kind: type
+    """The class of its tools."""
+    read: Callable[[Any], BorrowedTool]
+    words: str
+    """The function that a program calls, as it is named."""
+    cure: str
+    """How a tool of the framework is made."""
+
+
 class BorrowedTools(CatalogSource):
     """The tools of another framework, for `ToolEngine.add_source`.
 
     Args:
         tools: The tools.
+        borrow: What the framework's tools are, and how one is read.
         origin: The `Tool.origin` of the tools.
 
     Raises:
-        ConfigurationError: Two of them have one name.
+        ConfigurationError: It is no list of tools of the framework, or two have one name.
     """
 
-    def __init__(self, tools: Iterable[BorrowedTool], origin: str) -> None:
+    def __init__(self, tools: Iterable[Any], borrow: Borrowing, origin: str) -> None:
         self.origin = origin
         self.executor: ToolExecutor | None = self
         self._tools: dict[str, BorrowedTool] = {}
-        for each in tools:
+        for tool in list_tools(tools, borrow.words):
+            if not isinstance(tool, borrow.kind):
+                raise ConfigurationError(
+                    f"{borrow.words} takes {borrow.kind.__name__}, got {type(tool).__name__}: "
+                    f"{borrow.cure}"
+                )
+            each = _read_tool(tool, borrow)
             if self._tools.setdefault(each.name, each) is not each:
                 raise ConfigurationError(
                     f"two of the tools are named {each.name!r}: rename one, or give them in two "
@@ -64,6 +84,20 @@ class BorrowedTools(CatalogSource):
         return await self._tools[tool.name].run(params, context)
 
 
+def _read_tool(tool: Any, borrow: Borrowing) -> BorrowedTool:
+    try:
+        return borrow.read(tool)
+    except Exception as error:  # noqa: BLE001 - the framework reads code of its user
+        name = str(getattr(tool, "name", None) or getattr(tool.metadata, "name", None))
+        words = str(error).partition("\n")[0] or type(error).__name__
+        fault = f"{name!r} cannot be read: {words}"
+        return BorrowedTool(name, name, {}, _run_nothing, fault=fault)
+
+
+async def _run_nothing(arguments: dict[str, Any], context: ToolExecutionContext) -> Any:
+    """Stand for a tool that is left out, which nothing calls."""
+
+
 def _list_tool(tool: BorrowedTool) -> ListedTool:
     entry = {
         "type": "function",
@@ -72,9 +106,3 @@ def _list_tool(tool: BorrowedTool) -> ListedTool:
         "parameters": dict(tool.schema),
     }
     return ListedTool(entry, tool.definition, fault=tool.fault)
-
-
-def check_kind(tool: object, kind: type, words: str) -> None:
-    """Raise ConfigurationError if a tool is not of a class of the framework."""
-    if not isinstance(tool, kind):
-        raise ConfigurationError(f"{words} takes {kind.__name__}, got {type(tool).__name__}")

@@ -11,10 +11,12 @@ from typing import Any, Final, Literal
 from uuid import uuid4
 
 from tool_engine.errors import MissingExtraError, ToolExecutionError
-from tool_engine.integrations.borrowed_tools import BorrowedTool, BorrowedTools, check_kind
+from tool_engine.integrations.borrowed_content import keep_artifact, read_media, read_part
+from tool_engine.integrations.borrowed_tools import BorrowedTool, BorrowedTools, Borrowing
 from tool_engine.integrations.offered_tools import OfferedTool, OfferedTools, write_parts
 from tool_engine.interfaces import CallsTools, CatalogSource
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.content.pieces import Content
 from tool_engine.protocols.result_content import IMAGE_TYPES
 from tool_engine.protocols.result_media import Carried, Media
 
@@ -22,7 +24,6 @@ try:
     from langchain_core.messages import ToolMessage
     from langchain_core.messages.tool import ToolOutputMixin
     from langchain_core.tools import BaseTool, ToolException
-    from langchain_core.utils.function_calling import convert_to_openai_tool
     from pydantic import PrivateAttr
 except ImportError as error:
     raise MissingExtraError(
@@ -111,12 +112,16 @@ def from_langchain_tools(
     Example:
         >>> await engine.add_source(from_langchain_tools([search, calculator]))
     """
-    return BorrowedTools(map(_read_tool, tools), origin)
+    borrowing = Borrowing(
+        BaseTool,
+        _read_tool,
+        "from_langchain_tools",
+        "make one of a function with @tool, and of a toolkit take get_tools()",
+    )
+    return BorrowedTools(tools, borrowing, origin)
 
 
 def _read_tool(tool: BaseTool) -> BorrowedTool:
-    check_kind(tool, BaseTool, "from_langchain_tools")
-    described = convert_to_openai_tool(tool)["function"]
     fault = ""
     if injected := _list_injected(tool):
         fault = (
@@ -125,20 +130,31 @@ def _read_tool(tool: BaseTool) -> BorrowedTool:
         )
 
     async def run(arguments: dict[str, Any], context: ToolExecutionContext) -> Any:
-        if not (tool.handle_tool_error or tool.handle_validation_error):
+        handles = tool.handle_tool_error or tool.handle_validation_error
+        if not handles and tool.response_format == "content":
             return _read_answer(tool.name, await tool.ainvoke(arguments))
-        # As a call of a model: by nothing else does it show what was an error.
+        # As a call of a model: by nothing else does it show what was an error, and the artifact.
         call = {"type": "tool_call", "name": tool.name, "args": arguments}
         call["id"] = context.call_id or uuid4().hex
         return _read_answer(tool.name, await tool.ainvoke(call))
 
     return BorrowedTool(
         tool.name,
-        described.get("description") or tool.name,
-        described["parameters"],
+        tool.description or tool.name,
+        _read_schema(tool),
         run,
         fault=fault,
     )
+
+
+def _read_schema(tool: BaseTool) -> dict[str, Any]:
+    # As pydantic writes it: where LangChain puts references in, one that refers to itself is lost.
+    schema: Any = tool.tool_call_schema
+    if isinstance(schema, dict):
+        return schema
+    write = getattr(schema, "model_json_schema", None) or schema.schema
+    written: dict[str, Any] = write()
+    return written
 
 
 def _list_injected(tool: BaseTool) -> list[str]:
@@ -151,13 +167,68 @@ def _list_injected(tool: BaseTool) -> list[str]:
 
 
 def _read_answer(name: str, answer: Any) -> Any:
+    """Return what a model of LangChain would see, and beside it what its program would."""
     if isinstance(answer, ToolMessage):
         if answer.status == "error":
             raise ToolExecutionError(answer.text)
-        return answer.content
+        return keep_artifact(_read_content(answer.content), answer.artifact)
     if isinstance(answer, ToolOutputMixin):
         raise ToolExecutionError(
             f"{name!r} returned {type(answer).__name__}, which only agents of LangGraph obey: let "
             "it return a value"
         )
-    return answer
+    return _read_content(answer)
+
+
+def _read_content(answer: Any) -> Any:
+    """Return blocks of messages as content; other values as they are."""
+    if not isinstance(answer, list | tuple) or not all(map(_is_part, answer)):
+        return answer
+    if not any(isinstance(each, dict) for each in answer):
+        return answer
+    return [read_part(each if isinstance(each, str) else _read_block(each)) for each in answer]
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, dict) and value.get("type") in _BLOCKS)
+
+
+_BLOCKS: Final = (
+    *("text", "image_url", "image", "audio", "input_audio", "video", "file", "document", "json"),
+    *("text-plain", "search_result", "custom_tool_call_output"),
+)
+"""The types of blocks in messages, as LangChain and the providers have them."""
+
+
+def _read_block(block: dict[str, Any]) -> Content | str | dict[str, Any]:
+    kind = block["type"]
+    if kind in ("text", "text-plain") and isinstance(block.get("text"), str):
+        return str(block["text"])
+    # LangChain's own form is flat; OpenAI's and Anthropic's have the same under a key.
+    held = block.get("source", block.get(kind))
+    if isinstance(held, str):
+        held = {"url": held}
+    said = {**block, **held} if isinstance(held, dict) else block
+    found = {name: _find_text(said, keys) for name, keys in _PLACES.items()}
+    if found["data"] is None and found["url"] is None and found["file_id"] is None:
+        return block
+    if kind == "document" and said.get("type") == "text":
+        return str(found["data"])
+    if kind == "input_audio" and found["mime_type"] is None:
+        found["mime_type"] = f"audio/{said.get('format')}".replace("/mp3", "/mpeg")
+    words = kind.removesuffix("_url").removeprefix("input_").replace("document", "file")
+    return read_media(words, **found)
+
+
+_PLACES: Final = {
+    "data": ("base64", "data", "file_data"),
+    "url": ("url", "file_url"),
+    "file_id": ("file_id", "id"),
+    "mime_type": ("mime_type", "media_type"),
+    "name": ("filename", "title", "name"),
+}
+"""Where the forms of a block have what `read_media` takes."""
+
+
+def _find_text(block: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    return next((block[key] for key in keys if isinstance(block.get(key), str)), None)

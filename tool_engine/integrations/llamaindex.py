@@ -5,22 +5,35 @@ https://developers.llamaindex.ai/python/framework/module_guides/deploying/agents
 
 from __future__ import annotations
 
+import asyncio
 import json
 from base64 import b64decode
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Final
 
 from tool_engine.errors import MissingExtraError, ToolExecutionError
-from tool_engine.integrations.borrowed_tools import BorrowedTool, BorrowedTools, check_kind
+from tool_engine.integrations.borrowed_content import keep_artifact, read_media, read_part
+from tool_engine.integrations.borrowed_tools import BorrowedTool, BorrowedTools, Borrowing
 from tool_engine.integrations.offered_tools import OfferedTool, OfferedTools, write_parts
 from tool_engine.interfaces import CallsTools, CatalogSource
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.content.pieces import Content
 from tool_engine.protocols.result_content import IMAGE_TYPES
 from tool_engine.protocols.result_media import Carried, Media
 
 try:
-    from llama_index.core.base.llms.types import AudioBlock, DocumentBlock, ImageBlock, TextBlock
+    from llama_index.core.base.llms.types import (
+        AudioBlock,
+        BaseContentBlock,
+        CachePoint,
+        CitableBlock,
+        CitationBlock,
+        DocumentBlock,
+        ImageBlock,
+        TextBlock,
+        VideoBlock,
+    )
     from llama_index.core.tools import AsyncBaseTool, BaseTool, FunctionTool, ToolMetadata
     from llama_index.core.tools import ToolOutput as LlamaOutput
     from llama_index.core.tools.types import adapt_to_async_tool
@@ -137,11 +150,16 @@ def from_llamaindex_tools(
     Example:
         >>> await engine.add_source(from_llamaindex_tools([FunctionTool.from_defaults(search)]))
     """
-    return BorrowedTools(map(_read_tool, tools), origin)
+    borrowing = Borrowing(
+        BaseTool,
+        _read_tool,
+        "from_llamaindex_tools",
+        "make one of a function with FunctionTool.from_defaults(function)",
+    )
+    return BorrowedTools(tools, borrowing, origin)
 
 
 def _read_tool(tool: BaseTool) -> BorrowedTool:
-    check_kind(tool, BaseTool, "from_llamaindex_tools")
     described, fault = tool.metadata, ""
     name = described.get_name()
     if isinstance(tool, FunctionTool) and tool.requires_context:
@@ -153,11 +171,68 @@ def _read_tool(tool: BaseTool) -> BorrowedTool:
 
     async def run(arguments: dict[str, Any], context: ToolExecutionContext) -> Any:
         del context
-        answer = await own.acall(**arguments)
-        if answer.is_error:
-            raise ToolExecutionError(answer.content)
-        return answer.raw_output
+        return await _read_answer(await own.acall(**arguments))
 
     return BorrowedTool(
         name, described.description, described.get_parameters_dict(), run, fault=fault
     )
+
+
+async def _read_answer(answer: LlamaOutput) -> Any:
+    """Return what a model of LlamaIndex would see, and beside it what its program would."""
+    if answer.is_error:
+        raise ToolExecutionError(answer.content)
+    raw = answer.raw_output
+    if isinstance(raw, LlamaOutput):
+        # A function that made it itself: there its text is all that the model sees.
+        return await _read_answer(raw)
+    if all(isinstance(each, TextBlock) for each in answer.blocks):
+        if answer.content == str(raw):
+            return raw
+        parts: list[Content] = [read_part(answer.content)]
+    else:
+        # A block may stand for a file.
+        parts = await asyncio.to_thread(_read_blocks, answer.blocks)
+    held = raw if isinstance(raw, list) and raw else [raw]
+    is_shown = all(isinstance(each, BaseContentBlock) for each in held)
+    return keep_artifact(parts, None if is_shown else raw)
+
+
+def _read_blocks(blocks: Iterable[Any]) -> list[Content]:
+    return [each for block in blocks for each in _read_block(block)]
+
+
+def _read_block(block: Any) -> list[Content]:
+    if isinstance(block, TextBlock):
+        return [read_part(block.text)]
+    if isinstance(block, CachePoint):
+        return []
+    if isinstance(block, CitableBlock | CitationBlock):
+        cited = block.content if isinstance(block, CitableBlock) else [block.cited_content]
+        return [read_part(f"{block.title} ({block.source})"), *_read_blocks(cited)]
+    return [_read_media(block)]
+
+
+def _read_media(block: Any) -> Content:
+    if isinstance(block, ImageBlock):
+        return _read_bytes("image", block, block.resolve_image, block.image_mimetype)
+    if isinstance(block, AudioBlock):
+        kind = f"audio/{block.format}".replace("/mp3", "/mpeg") if block.format else None
+        return _read_bytes("audio", block, block.resolve_audio, kind)
+    if isinstance(block, VideoBlock):
+        return _read_bytes("video", block, block.resolve_video, block.video_mimetype)
+    if isinstance(block, DocumentBlock):
+        return _read_bytes("file", block, block.resolve_document, block.document_mimetype)
+    return read_part(f"[{type(block).__name__}, left out: no result of a tool holds it]")
+
+
+def _read_bytes(kind: str, block: Any, read: Callable[[], Any], mime_type: str | None) -> Content:
+    name = getattr(block, "title", None)
+    if block.url is not None:
+        # Not asked: a model may have written the address.
+        return read_media(kind, url=str(block.url), mime_type=mime_type, name=name)
+    try:
+        data: bytes = read().read()
+    except (OSError, ValueError) as error:
+        return read_part(f"[{name or kind}, left out: {error}]")
+    return read_media(kind, data=data, mime_type=mime_type, name=name)

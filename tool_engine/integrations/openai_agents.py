@@ -12,10 +12,12 @@ from typing import Any, Final
 from uuid import uuid4
 
 from tool_engine.errors import MissingExtraError, ToolExecutionError
-from tool_engine.integrations.borrowed_tools import BorrowedTool, BorrowedTools, check_kind
+from tool_engine.integrations.borrowed_content import read_media, read_part
+from tool_engine.integrations.borrowed_tools import BorrowedTool, BorrowedTools, Borrowing
 from tool_engine.integrations.offered_tools import OfferedTool, OfferedTools, write_parts
 from tool_engine.interfaces import CallsTools, CatalogSource
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.content.pieces import Content
 from tool_engine.protocols.result_content import IMAGE_TYPES
 from tool_engine.protocols.result_media import Carried, Media
 
@@ -114,7 +116,13 @@ def from_openai_agents_tools(
     Example:
         >>> await engine.add_source(from_openai_agents_tools([get_weather]))
     """
-    return BorrowedTools(map(_read_tool, tools), origin)
+    borrowing = Borrowing(
+        FunctionTool,
+        _read_tool,
+        "from_openai_agents_tools",
+        "make one of a function with @function_tool",
+    )
+    return BorrowedTools(tools, borrowing, origin)
 
 
 class _NoContext:
@@ -138,7 +146,6 @@ _NO_CONTEXT: Final = _NoContext()
 
 
 def _read_tool(tool: FunctionTool) -> BorrowedTool:
-    check_kind(tool, FunctionTool, "from_openai_agents_tools")
     definition: dict[str, Any] = {}
     if tool.timeout_seconds is not None:
         definition["timeout"] = tool.timeout_seconds
@@ -164,8 +171,44 @@ def _read_tool(tool: FunctionTool) -> BorrowedTool:
         made: ToolContext[Any] = ToolContext(
             context=_NO_CONTEXT, tool_name=tool.name, tool_call_id=call_id, tool_arguments=text
         )
-        return await plain.on_invoke_tool(made, text)
+        return _read_answer(await plain.on_invoke_tool(made, text))
 
     return BorrowedTool(
         tool.name, tool.description or tool.name, tool.params_json_schema, run, definition, fault
     )
+
+
+def _read_answer(answer: Any) -> Any:
+    """Return what a model of the SDK would be shown as content; other values as they are."""
+    parts = answer if isinstance(answer, list | tuple) else [answer]
+    read = list(map(_read_media, parts))
+    # As there: all of a list, or none.
+    return answer if not read or None in read else read
+
+
+_KINDS: Final[dict[str, Any]] = {
+    "text": ToolOutputText,
+    "image": ToolOutputImage,
+    "file": ToolOutputFileContent,
+}
+
+
+def _read_media(part: Any) -> Content | None:
+    if isinstance(part, dict) and isinstance(kind := part.get("type"), str) and kind in _KINDS:
+        try:
+            part = _KINDS[kind].model_validate(part)
+        except ValueError:
+            return None
+    if isinstance(part, ToolOutputText):
+        return read_part(part.text)
+    if isinstance(part, ToolOutputImage):
+        return read_media("image", url=part.image_url, file_id=part.file_id)
+    if isinstance(part, ToolOutputFileContent):
+        return read_media(
+            "file",
+            data=part.file_data,
+            url=part.file_url,
+            file_id=part.file_id,
+            name=part.filename,
+        )
+    return None

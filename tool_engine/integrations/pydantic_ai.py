@@ -10,7 +10,13 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from tool_engine.errors import MissingExtraError, ToolExecutionError
-from tool_engine.integrations.borrowed_tools import BorrowedTool, BorrowedTools, check_kind
+from tool_engine.integrations.borrowed_content import (
+    has_content,
+    keep_artifact,
+    read_media,
+    read_part,
+)
+from tool_engine.integrations.borrowed_tools import BorrowedTool, BorrowedTools, Borrowing
 from tool_engine.integrations.offered_tools import OfferedTool, OfferedTools, write_parts
 from tool_engine.interfaces import CallsTools, CatalogSource
 from tool_engine.model.call import ToolExecutionContext
@@ -24,14 +30,21 @@ try:
     from pydantic import ValidationError
     from pydantic_ai import (
         AbstractToolset,
+        ApprovalRequired,
         BinaryContent,
+        CachePoint,
+        CallDeferred,
         ModelRetry,
         RunContext,
+        TextContent,
         Tool,
         ToolDefinition,
         ToolFailed,
+        ToolReturn,
         ToolsetTool,
+        UploadedFile,
     )
+    from pydantic_ai.messages import AudioUrl, DocumentUrl, ImageUrl, VideoUrl
 except ImportError as error:
     raise MissingExtraError(
         f"pydantic-ai is not installed ({error.name}): pip install 'tool-engine[pydantic-ai]'"
@@ -171,11 +184,16 @@ def from_pydantic_ai_tools(
     Example:
         >>> await engine.add_source(from_pydantic_ai_tools([Tool(get_weather)]))
     """
-    return BorrowedTools(map(_read_tool, tools), origin)
+    borrowing = Borrowing(
+        Tool,
+        _read_tool,
+        "from_pydantic_ai_tools",
+        "make one of a function with Tool(function), and of a toolset take tools.values()",
+    )
+    return BorrowedTools(tools, borrowing, origin)
 
 
 def _read_tool(tool: Tool[Any]) -> BorrowedTool:
-    check_kind(tool, Tool, "from_pydantic_ai_tools")
     definition: dict[str, Any] = {}
     if tool.timeout is not None:
         definition["timeout"] = tool.timeout
@@ -199,9 +217,14 @@ def _read_tool(tool: Tool[Any]) -> BorrowedTool:
         try:
             # It makes its own types of them; the context is read by tools that take it only.
             read = schema.validator.validate_python(arguments)
-            return await schema.call(read, None)  # type: ignore[arg-type]
+            return _read_answer(await schema.call(read, None))  # type: ignore[arg-type]
         except (ModelRetry, ToolFailed, ValidationError) as error:
             raise ToolExecutionError(str(error)) from error
+        except (ApprovalRequired, CallDeferred) as error:
+            raise ToolExecutionError(
+                f"{tool.name!r} raised {type(error).__name__}, which only an agent of pydantic-ai "
+                "obeys: let the Tool have requires_approval=True, or run it as a task"
+            ) from error
 
     return BorrowedTool(
         tool.name,
@@ -211,3 +234,36 @@ def _read_tool(tool: Tool[Any]) -> BorrowedTool:
         definition,
         fault,
     )
+
+
+def _read_answer(answer: Any) -> Any:
+    """Return what a model of pydantic-ai would see, and beside it what its program would."""
+    artifact: Any = None
+    more: list[Any] = []
+    if isinstance(answer, ToolReturn):
+        artifact, added = answer.metadata, answer.content
+        more = [added] if isinstance(added, str) else list(added or ())
+        answer = answer.return_value
+    # As there: what stands deeper is data.
+    parts = answer if isinstance(answer, list | tuple) else [answer]
+    read = list(map(_read_media, parts))
+    if not more and not has_content(read):
+        return keep_artifact(answer, artifact)
+    # Without a place in a cache, which is nothing to read.
+    more = [_read_media(each) for each in more if not isinstance(each, CachePoint)]
+    lone = read if has_content(read) else [answer]
+    return keep_artifact([read_part(each) for each in (*lone, *more)], artifact)
+
+
+def _read_media(part: Any) -> Any:
+    """Return what a model is shown as content; other values as they are."""
+    if isinstance(part, TextContent):
+        return read_part(part.content)
+    if isinstance(part, BinaryContent):
+        kind = part.media_type.partition("/")[0]
+        return read_media(kind, data=part.data, mime_type=part.media_type, name=part.identifier)
+    if isinstance(part, ImageUrl | AudioUrl | VideoUrl | DocumentUrl):
+        return read_media(part.kind.removesuffix("-url"), url=part.url, name=part.identifier)
+    if isinstance(part, UploadedFile):
+        return read_media("file", file_id=part.file_id)
+    return part

@@ -8,6 +8,7 @@ import pytest
 
 from tool_engine.config import ToolEngineConfig
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.settings.cluster import ClusterURL
 from tool_engine.model.settings.databases import DatabaseSource, checked_sources
 
 
@@ -81,3 +82,11 @@ def test_what_is_no_source(sources: Any, part: str) -> None:
         checked_sources(sources)
     assert part in str(caught.value)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["foo", "foo://", "sqlite:///x.db", "postgrs://h/d", "", None])
+def test_url_of_a_cluster(url: object) -> None:
+    """It is offered no database that a cluster refuses."""
+    with pytest.raises(ConfigurationError, match="postgresql:") as raised:
+        ClusterURL(url)
+    assert "sqlite:" not in str(raised.value)

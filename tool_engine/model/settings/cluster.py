@@ -15,12 +15,13 @@ from tool_engine.model.checks.setting_kinds import check_name
 from tool_engine.model.json.data import Data
 from tool_engine.model.settings.by_name import check_fields, check_limits, read_policies, read_rates
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
-from tool_engine.model.settings.databases import DatabaseSource
+from tool_engine.model.settings.databases import DatabaseSource, check_url
 
 LOCAL: Final = "local"
 KEYS: Final = ("conversation_id", "caller_id", "workflow_id", "caller_type")
 """The fields of a caller that calls may share."""
 _UNAVAILABLE: Final = ("refuse", LOCAL)
+_EXAMPLE: Final = "postgresql://user:${env:PASSWORD}@host/coordination"
 _LEAST_TTL: Final = 3.0
 """Times the grace: a process is silent for a third of the ttl before it is in doubt."""
 
@@ -86,14 +87,9 @@ class ClusterURL(str):
             ConfigurationError: It is none of PostgreSQL; the message never holds its password.
         """
         try:
-            source = DatabaseSource(url=url)  # type: ignore[arg-type]
+            check_url(url, kinds=("postgresql:",), example=_EXAMPLE)
         except ConfigurationError as error:
             raise ConfigurationError(f"cluster: {error}") from None
-        if source.kind not in (None, "postgresql"):
-            raise ConfigurationError(
-                f"cluster: url is of {source.kind}, and only PostgreSQL can coordinate processes; "
-                "give one that begins with postgresql:"
-            )
         return super().__new__(cls, url)
 
     def __repr__(self) -> str:

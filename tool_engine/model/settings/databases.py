@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +23,7 @@ _SCHEMES: Final = {
     "postgresql+asyncpg": "postgresql",
 }
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
+_KINDS: Final = ("sqlite:", "postgresql:")
 _EXAMPLES: Final = "sqlite:///shop.db or postgresql://user:${env:PASSWORD}@host/shop"
 
 
@@ -38,7 +39,7 @@ class DatabaseSource(msgspec.Struct, Data, frozen=True, kw_only=True):
     """The most connections for reading, and the most for writing; more calls wait for one."""
 
     def __post_init__(self) -> None:
-        _check_url(self.url)
+        check_url(self.url)
         if not isinstance(self.readonly, bool):
             raise ConfigurationError(f"readonly must be true or false, got {self.readonly!r}")
         check_count("pool_size", self.pool_size, minimum=1, maximum=_MAX_POOL_SIZE)
@@ -103,18 +104,24 @@ def _check_source(name: str, value: object) -> DatabaseSource:
         raise ConfigurationError(f"sources[{name!r}]: {error}") from None
 
 
-def _check_url(url: object) -> None:
+def check_url(url: object, *, kinds: Sequence[str] = _KINDS, example: str = _EXAMPLES) -> None:
+    """Refuse what is no URL of a database, or of none of the kinds.
+
+    Raises:
+        ConfigurationError: It is not; the message never holds its password.
+    """
     if not isinstance(url, str) or not url.strip() or "\0" in url:
-        raise ConfigurationError(f"url must be a text such as {_EXAMPLES}")
+        raise ConfigurationError(f"url must be a text such as {example}")
     if url.startswith("${"):
         return
     found = _SCHEME.match(url)
     scheme = found[1].lower() if found is not None else ""
-    if scheme not in _SCHEMES:
-        got = f"the scheme {scheme!r}{suggest_near(scheme, _SCHEMES)}" if scheme else "no scheme"
-        raise ConfigurationError(f"url must begin with sqlite: or postgresql:, got {got}")
+    schemes = [name for name, kind in _SCHEMES.items() if f"{kind}:" in kinds]
+    if scheme not in schemes:
+        got = f"the scheme {scheme!r}{suggest_near(scheme, schemes)}" if scheme else "no scheme"
+        raise ConfigurationError(f"url must begin with {' or '.join(kinds)}, got {got}")
     if not url[len(scheme) :].startswith("://"):
-        raise ConfigurationError(f"url must have :// behind its scheme, such as {_EXAMPLES}")
+        raise ConfigurationError(f"url must have :// behind its scheme, such as {example}")
     if _SCHEMES[scheme] == "sqlite":
         _check_path(url.partition("://")[2])
 
