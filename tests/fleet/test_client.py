@@ -26,12 +26,15 @@ from tests.ray_cluster import MEMORY, is_alive, needs_ray, tree_of
 pytestmark = [pytest.mark.ray, needs_ray, pytest.mark.asyncio(loop_scope="module")]
 PORTS = ("--port", "--ray-client-server-port", "--node-manager-port", "--object-manager-port")
 SOON = 60.0
+TURN = 22_999
+"""Who has this port has the only head of this machine that takes clients from elsewhere."""
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A head node as operators start it, on loopback; nothing of it is left."""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_the_only_head())
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         # Short, for sockets are in it.
         folder = Path(tempfile.mkdtemp(prefix="te-", dir="/tmp"))
@@ -58,6 +61,26 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         stack.callback(_end_head, process)
         _wait_for_port(ports[1], process)
         yield f"ray://127.0.0.1:{ports[1]}"
+
+
+@contextlib.contextmanager
+def _the_only_head() -> Iterator[None]:
+    """Waits while another run of these tests has a head.
+
+    Heads that begin together all take the port 23000 for their first client, and share it: a client
+    comes to any of them.
+    """
+    until = time.monotonic() + 2 * BOUND
+    with socket.socket() as turn:
+        while True:
+            try:
+                turn.bind(("127.0.0.1", TURN))
+            except OSError:
+                assert time.monotonic() < until, "another run of these tests does not end"
+                time.sleep(0.1)
+            else:
+                break
+        yield
 
 
 def _wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
