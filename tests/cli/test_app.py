@@ -111,6 +111,26 @@ def test_a_wrong_command_line_is_a_usage_error(
 
 
 @pytest.mark.parametrize(
+    ("words", "cure"),
+    [
+        (("--json", "list"), ("list", "--json")),
+        (("--seed", "4", "test"), ("test", "--seed")),
+        (("list", "--source", "a=sqlite:///a.db"), ("--source", "...", "list")),
+        (("call", "echo", "--recursive", "message=x"), ("--recursive", "...", "call")),
+        (("mcp", "list", "--recursive"), ("--recursive", "...", "mcp")),
+    ],
+)
+def test_an_option_on_the_wrong_side_of_the_command(
+    command: Callable[..., Any], words: tuple[str, ...], cure: tuple[str, ...]
+) -> None:
+    """The command line is shown with the option in its place, where it is known."""
+    ended = command(*words)
+    assert ended.code == 2
+    said = ended.json["error"]["message"] if "--json" in words else ended.err
+    assert f"`tool-engine {' '.join(cure)}`" in said
+
+
+@pytest.mark.parametrize(
     ("word", "meant"),
     [("run", "call"), ("Exec", "call"), ("ls", "list"), ("lst", "list"), ("prun", "prune")],
 )

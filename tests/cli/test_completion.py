@@ -99,6 +99,13 @@ def test_the_shell_completes_the_arguments_of_a_call(
     assert complete("tool-engine call choose loud =") == ["true", "false"]
     assert complete("tool-engine call choose loud = f") == ["false"]
     assert complete("tool-engine call choose count=") == []
+    assert complete("tool-engine call choose --si") == ["--size"]
+    assert complete("tool-engine call choose --size ") == ["small", "large", "very", "large"]
+    assert complete("tool-engine call choose --size = s") == ["small"]
+    assert complete("tool-engine call choose --size small lo") == ["loud="]
+    assert complete("tool-engine call choose size=small --") == [
+        *("--loud", "--count", "--params", "--timeout", "--json", "--help")
+    ]
     assert complete("tool-engine call broken ") == []
     assert complete("tool-engine call nothing ") == []
 

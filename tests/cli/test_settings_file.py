@@ -270,11 +270,11 @@ def test_the_cluster_of_an_option_a_variable_and_the_file(
     monkeypatch.setenv("TOOL_ENGINE_CLUSTER", "postgresql://me:hidden-key@variable/x")
     value, origin = find_cluster()
     assert "@variable/x" in value
-    assert "revision=3" in value
+    assert "'revision': 3" in value
     assert "hidden-key" not in value
     assert origin == "the variable TOOL_ENGINE_CLUSTER"
     assert find_cluster("--cluster", "none") == ("None", "the command line")
     monkeypatch.delenv("TOOL_ENGINE_CLUSTER")
     ended = command("--cluster", "sqlite:///a.db", "config")
     assert ended.code == 2
-    assert "give one that begins with postgresql:" in ended.err
+    assert "url must begin with postgresql:, got the scheme 'sqlite'" in ended.err

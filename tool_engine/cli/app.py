@@ -108,7 +108,7 @@ def _run_words(words: list[str]) -> int:
         report_failure(str(error), error.error_type, as_json=as_json)
         return EXIT_USAGE if isinstance(error, ConfigurationError) else EXIT_FAILED
     except typer.TyperException as error:
-        return _report_usage(error, as_json=as_json)
+        return _report_usage(error, words, as_json=as_json)
     except SystemExit as stop:
         # Typer and rich end the process on a closed pipe; here the way out is one.
         return stop.code if isinstance(stop.code, int) else EXIT_FAILED
@@ -119,11 +119,11 @@ def _wants_json(words: list[str]) -> bool:
     return is_format or "--json" in words or "--format=json" in words
 
 
-def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
+def _report_usage(error: typer.TyperException, words: list[str], *, as_json: bool) -> int:
     context = getattr(error, "ctx", None)
     from tool_engine.cli.usage import usage_text
 
-    message = usage_text(error, context)
+    message = usage_text(error, context, words)
     hint = ""
     if context is not None:
         hint = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n"

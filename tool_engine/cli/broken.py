@@ -6,7 +6,7 @@ One short sentence with every command; why, with the command that asks for such 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +15,7 @@ from tool_engine.cli.console import visible
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
+from tool_engine.model.checks.nearness import find_nearest
 
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
@@ -44,20 +45,37 @@ def report_servers(errors: Iterable[tuple[str, str]]) -> None:
         sys.stderr.write("not all servers could be used; see tool-engine mcp list\n")
 
 
+def find_errors(name: str, errors: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return those of the errors whose files have a tool of this name."""
+    return [
+        (file, message)
+        for file, message in errors
+        if name == Path(file).stem or name in names_in(Path(file))
+    ]
+
+
+def suggest_tool(name: str, known: Collection[str], errors: Iterable[tuple[str, str]]) -> str:
+    """Return the nearest name, also of a file that could not be loaded; else a few that load."""
+    broken = {each for file, _ in errors for each in names_in(Path(file))}
+    near = find_nearest(name, {*known, *broken})
+    if near in broken and near not in known:
+        return f"; did you mean {near!r}, whose file could not be loaded?"
+    return suggest_name(name, known)
+
+
 def missing_tool(
-    settings: Settings, name: str, known: Iterable[str], errors: Iterable[tuple[str, str]]
+    settings: Settings, name: str, known: Collection[str], errors: Collection[tuple[str, str]]
 ) -> CommandError:
     """Return a missing tool's error: its broken file, or near names.
 
     `errors` are the files that could not be loaded, and why.
     """
-    for file, message in errors:
-        if name == Path(file).stem or name in names_in(Path(file)):
-            first, *more = message.splitlines()
-            rest = f" (and {len(more)} more; see tool-engine validate {file})" if more else ""
-            summary = f"the tool {name!r} could not be loaded: {first}{rest}"
-            return CommandError(summary, error_type=NOT_LOADED)
+    for file, message in find_errors(name, errors)[:1]:
+        first, *more = message.splitlines()
+        rest = f" (and {len(more)} more; see tool-engine validate {file})" if more else ""
+        summary = f"the tool {name!r} could not be loaded: {first}{rest}"
+        return CommandError(summary, error_type=NOT_LOADED)
     return CommandError(
-        f"there is no tool {name!r} in {settings.tools}{suggest_name(name, known)}",
+        f"there is no tool {name!r} in {settings.tools}{suggest_tool(name, known, errors)}",
         error_type="tool_not_found",
     )

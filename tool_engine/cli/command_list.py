@@ -158,6 +158,16 @@ class LoadedCommand(TyperCommand):
         """Return the options and arguments, `--help` among them."""
         return hide_type_of_switches(super().get_params(ctx))
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Return the options that begin so; of `call`, the parameters of its tool before them."""
+        found = super().shell_complete(ctx, incomplete)
+        if self.name != "call":
+            return found
+        from tool_engine.cli.completion import complete_argument_option
+
+        item = import_module("typer.core").CompletionItem
+        return [*map(item, complete_argument_option(ctx, incomplete)), *found]
+
 
 class NamedCommand(TyperCommand):
     """A command in the list of all; its module is imported when it is used."""

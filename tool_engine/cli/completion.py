@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -41,20 +42,37 @@ def complete_tool(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_argument(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return `key=` of the parameters that are not given yet, and `key=value` of their choices."""
-    said = [str(word) for word in ctx.params.get("words") or ()]
-    tool = _load_tool(_find_folder(ctx), str(ctx.params.get("name")))
-    if tool is None:
-        return []
-    choices = {each.name: _list_choices(each) for each in tool.parameters}
+    said, choices = _read_line(ctx)
     # For bash, an equals sign is a word of its own, which typer leaves out where it is the last.
     before = [word for word in said[-2:] if word != "="]
-    if said and before and before[-1] in choices and said[-1] in (before[-1], "="):
-        return [value for value in choices[before[-1]] if value.startswith(incomplete)]
+    name = before[-1].removeprefix("--") if before else ""
+    if name in choices and said[-1] in (before[-1], "="):
+        return [value for value in choices[name] if value.startswith(incomplete)]
     key, equals, text = incomplete.partition("=")
     if equals:
         return [f"{key}={each}" for each in choices.get(key, []) if each.startswith(text)]
-    given = {word.partition("=")[0].removesuffix(":") for word in said}
-    return [f"{name}=" for name in choices if name.startswith(incomplete) and name not in given]
+    return [f"{name}=" for name in _list_free(said, choices) if name.startswith(incomplete)]
+
+
+def complete_argument_option(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return `--key` of the parameters that are not given yet."""
+    said, choices = _read_line(ctx)
+    options = (f"--{name}" for name in _list_free(said, choices))
+    return [each for each in options if each.startswith(incomplete)]
+
+
+def _read_line(ctx: typer.Context) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the words behind the name of a tool, and its parameters with their choices."""
+    said = [str(word) for word in ctx.params.get("words") or ()]
+    tool = _load_tool(_find_folder(ctx), str(ctx.params.get("name")))
+    parameters = () if tool is None else tool.parameters
+    return said, {each.name: _list_choices(each) for each in parameters}
+
+
+def _list_free(said: list[str], names: Iterable[str]) -> list[str]:
+    """Return the parameters that are not given yet."""
+    given = {re.split(r":?=", word.removeprefix("--"))[0] for word in said}
+    return [name for name in names if name not in given]
 
 
 def _find_folder(ctx: typer.Context) -> Path:

@@ -6,7 +6,7 @@ typer says what it did not understand; here each of its messages gets the words 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import typer
@@ -26,10 +26,11 @@ _MEANT: Final = {
 _REMOVING: Final = ("prune",)
 
 
-def usage_text(error: typer.TyperException, context: Any) -> str:
+def usage_text(error: typer.TyperException, context: Any, words: Sequence[str] = ()) -> str:
     """Return what is wrong with a command line, with its cure.
 
-    `context` is typer's context of the command; None: there is none, as for an empty line.
+    `context` is typer's context of the command; None: there is none, as for an empty line. `words`
+    are the whole line.
     """
     message = error.format_message()
     if type(error).__name__ == "BadOptionUsage":
@@ -39,7 +40,10 @@ def usage_text(error: typer.TyperException, context: Any) -> str:
     if (found := _NO_COMMAND.match(message)) is not None:
         commands = context.command.list_commands(context)
         return f"there is no command {found[1]!r}{_suggest_command(found[1], commands)}"
-    explain = _EXPLAINED.get(type(error).__name__)
+    kind = type(error).__name__
+    if kind == "NoSuchOption":
+        return _explain_option(error, context, words)
+    explain = _EXPLAINED.get(kind)
     return message if explain is None else explain(error, context)
 
 
@@ -50,10 +54,30 @@ def _suggest_command(name: str, commands: Iterable[str]) -> str:
     return f"; did you mean {meant!r}?" if meant else suggest_near(name, likely)
 
 
-def _explain_option(error: Any, context: Any) -> str:
+def _explain_option(error: Any, context: Any, words: Sequence[str]) -> str:
     name: str = error.option_name
-    known = [each for option in context.command.params for each in option.opts]
-    return f"there is no option {name!r}{suggest_near(name, known)}"
+    known = _list_options(context.command)
+    cure = _suggest_place(name, context, words) or suggest_near(name, known)
+    return f"there is no option {name!r}{cure}"
+
+
+def _suggest_place(name: str, context: Any, words: Sequence[str]) -> str:
+    """Return where an option stands that stands on the wrong side of the command."""
+    root = context.find_root()
+    command = context.command
+    if command is not root.command:
+        path = context.command_path.removeprefix(root.command_path).strip()
+        is_before = name in _list_options(root.command)
+        place = f"before the command: `{root.command_path} {name} ... {path}`"
+        return f" of `{path}`; write it {place}" if is_before else ""
+    found = next((each for each in words if each in command.commands), None)
+    if found is None or name not in _list_options(command.commands[found].load()):
+        return ""
+    return f" before the command; write it behind: `{context.command_path} {found} {name}`"
+
+
+def _list_options(command: Any) -> list[str]:
+    return [each for option in command.params for each in (*option.opts, *option.secondary_opts)]
 
 
 def _explain_missing(error: Any, context: Any) -> str:
@@ -108,7 +132,6 @@ def _write_option(option: Any, name: str, *, is_number: bool) -> str:
 
 
 _EXPLAINED: Final[Mapping[str, Callable[[Any, Any], str]]] = {
-    "NoSuchOption": _explain_option,
     "MissingParameter": _explain_missing,
     "BadParameter": _explain_value,
     "UsageError": _explain_words,

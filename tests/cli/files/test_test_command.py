@@ -106,6 +106,24 @@ def test_a_file_that_does_not_load_fails(command: Command, tools: Path) -> None:
     assert "'broken' could not be loaded: " in missing.err
     assert "the key 'description' is missing" in missing.err
     assert command("test", "greet").code == 0
+    assert "did you mean 'broken', whose file" in command("test", "brokn").err
+
+
+@pytest.mark.parametrize("word", ["test", "lint"])
+@pytest.mark.parametrize("form", ["junit", "sarif", "github"])
+def test_a_named_tool_that_does_not_load_is_in_every_format(
+    command: Command, tools: Path, word: str, form: str
+) -> None:
+    """A build server gets the document that it waits for, with the reason in it."""
+    write(tools, "broken", "name: broken\n")
+    ended = command(word, "broken", "--format", form)
+    assert (ended.code, ended.err) == (1, "")
+    assert "the key 'description' is missing" in ended.out.replace("&apos;", "'")
+    if form == "junit":
+        assert '<testsuite name="l' in ended.out
+    elif form == "sarif":
+        (result,) = ended.json["runs"][0]["results"]
+        assert result["level"] == "error"
 
 
 def test_what_cannot_run_is_skipped(command: Command, tools: Path) -> None:

@@ -144,13 +144,19 @@ def _write_example(types: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
         yield key, values.get(kind, "...")
 
 
+def _place_before(option: str) -> str:
+    """Return the cure for an option of the program behind `call`."""
+    is_before = option in ("--source", "--directory", "--recursive", "--cluster", "--path")
+    return f"; write it before `call`: `tool-engine {option} ... call`" if is_before else ""
+
+
 def _rewrite_option(word: str, rest: deque[str], types: Mapping[str, str]) -> str:
     """Rewrite `--key value` as `key=value`."""
     name, equals, text = word.removeprefix("--").partition("=")
     key = name if name in types else name.replace("-", "_")
     if key not in types:
         hint = suggest_near(word.partition("=")[0], [*_OPTIONS, *(f"--{each}" for each in types)])
-        cure = hint or f"; write {key}=value, or see tool-engine call --help"
+        cure = _place_before(f"--{name}") or hint or "; see tool-engine call --help"
         raise CommandError(f"{f'--{name}'!r} is no option, and no parameter of the tool{cure}")
     if equals:
         return f"{key}={text}"

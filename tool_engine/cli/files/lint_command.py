@@ -99,7 +99,7 @@ def lint_files(settings: Settings, targets: Sequence[str], options: LintOptions)
 
     `targets` are files, folders and names of tools; none means the whole folder.
     """
-    files = _find_targets(settings, targets)
+    files = _find_targets(settings, targets, options.format)
     findings = [
         finding for file, tool in files.items() for finding in _lint_file(file, tool, options.rules)
     ]
@@ -130,7 +130,7 @@ def _split_codes(words: Sequence[str]) -> list[str]:
     return [code.strip() for word in words for code in word.split(",")]
 
 
-def _find_targets(settings: Settings, words: Sequence[str]) -> dict[str, str | None]:
+def _find_targets(settings: Settings, words: Sequence[str], form: str) -> dict[str, str | None]:
     """Return every file to lint, with the only tool to keep."""
     found: dict[Path, tuple[str, str | None]] = {}
     for word in words or [settings.folder()]:
@@ -138,7 +138,7 @@ def _find_targets(settings: Settings, words: Sequence[str]) -> dict[str, str | N
             for file in files_at(word, is_recursive=settings.is_recursive):
                 found[Path(file).resolve()] = (file, None)
         else:
-            file = file_of_tool(settings, word)
+            file = file_of_tool(settings, word, or_broken=form in REPORTS)
             found.setdefault(Path(file).resolve(), (file, word))
     return dict(found.values())
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tool_engine.catalog.definition_files import list_definitions
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.cli.broken import NOT_LOADED, missing_tool
-from tool_engine.cli.failures import CommandError, missing_file, suggest_name
+from tool_engine.cli.broken import NOT_LOADED, find_errors, missing_tool, suggest_tool
+from tool_engine.cli.failures import CommandError, missing_file
 from tool_engine.cli.settings import Settings
 
 
@@ -26,17 +26,20 @@ def files_at(word: str, *, is_recursive: bool = False) -> list[str]:
     return [word]
 
 
-def file_of_tool(settings: Settings, name: str) -> str:
+def file_of_tool(settings: Settings, name: str, *, or_broken: bool = False) -> str:
+    """Return the file of a tool; with `or_broken`, also one that could not be loaded."""
     loader = ToolConfigLoader()
     tools = loader.load_directory(settings.folder(), settings.is_recursive)
     sources = {tool.name: str(tool.source) for tool in tools}
     if name not in sources:
         missing = missing_tool(settings, name, sources, loader.load_errors)
         if missing.kind == NOT_LOADED:
+            if or_broken:
+                return find_errors(name, loader.load_errors)[0][0]
             raise missing
         raise CommandError(
             f"there is no file {name!r}, and no tool of that name in {settings.tools}"
-            f"{suggest_name(name, sources)}",
+            f"{suggest_tool(name, sources, loader.load_errors)}",
             error_type="tool_not_found",
         )
     return sources[name]

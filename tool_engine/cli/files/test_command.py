@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import typer
 
 from tool_engine.catalog.yaml.document import format_path
-from tool_engine.cli.broken import missing_tool, report_broken
+from tool_engine.cli.broken import find_errors, missing_tool, report_broken
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.engines import AppOption, Found, load_app, wait_for_app
@@ -55,6 +55,8 @@ class RunOptions(NamedTuple):
     """`module:name` of the engine; None: a new one on the folder."""
     junit: str | None = None
     """The file to write the results to, as JUnit's XML."""
+    keeps_errors: bool = False
+    """Whether a tool that does not load is in the outcome, where it would end the command."""
     is_strict: bool = False
     """Counts what could not be run, and tools without any test, as failed."""
 
@@ -109,6 +111,7 @@ def run_command(
         cases=cases,
         app=app,
         junit=junit,
+        keeps_errors=junit is not None or form in REPORTS,
         is_strict=strict,
     )
     return run_tests(settings_of(ctx, tools), options, form)
@@ -140,17 +143,23 @@ async def _run_tests(
     settings: Settings, found: Found, options: RunOptions, outcome: _Outcome
 ) -> int:
     async with await wait_for_app(found, options.app or "") as engine:
-        unknown = [name for name in options.names if engine.get(name) is None]
-        if unknown:
-            report_broken(settings, len(engine.load_errors))
-            raise missing_tool(settings, unknown[0], engine.list_names(), engine.load_errors)
+        names = [name for name in options.names if engine.get(name) is not None]
+        for name in options.names:
+            if name in names:
+                continue
+            broken = find_errors(name, engine.load_errors) if options.keeps_errors else []
+            if not broken:
+                report_broken(settings, len(engine.load_errors))
+                raise missing_tool(settings, name, engine.list_names(), engine.load_errors)
+            outcome.load_errors.extend(each for each in broken if each not in outcome.load_errors)
         if not options.names:
             outcome.load_errors.extend(engine.load_errors)
-        outcome.reports.extend(
-            await check_definitions(
-                engine, options.names or None, seed=options.seed, cases=options.cases
+        if names or not options.names:
+            outcome.reports.extend(
+                await check_definitions(
+                    engine, names or None, seed=options.seed, cases=options.cases
+                )
             )
-        )
     return EXIT_OK
 
 

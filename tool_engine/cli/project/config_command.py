@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import typer
 
 from tool_engine.cli.console import json_text, make_console, plain, print_json
@@ -21,6 +22,7 @@ from tool_engine.cli.settings import Settings
 from tool_engine.cli.settings_file import NOWHERE, known_settings
 from tool_engine.cli.tables import make_table
 from tool_engine.config import ToolEngineConfig
+from tool_engine.model.settings.cluster import ClusterURL
 from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.model.settings.retention import RecordsURL
 
@@ -104,10 +106,27 @@ def _list_entries(
 
 
 def _show_value(value: Any) -> Any:
+    """Return a setting as JSON; of one with fields, those that say more than their default."""
     if isinstance(value, DatabaseSource):
         # The `repr` of a URL hides what may be secret.
         return repr(RecordsURL(value.url)).strip("'") + (", readonly" if value.readonly else "")
+    if isinstance(value, ClusterURL):
+        return repr(value).strip("'")
+    if isinstance(value, msgspec.Struct):
+        value = dict(_list_said(value))
+    if isinstance(value, Mapping):
+        return {str(key): _show_value(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | frozenset):
+        return sorted(value) if isinstance(value, frozenset) else list(map(_show_value, value))
     return value if isinstance(value, str | int | float | None) else repr(value)
+
+
+def _list_said(value: msgspec.Struct) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that say more than their default."""
+    for field in msgspec.structs.fields(value):
+        said = getattr(value, field.name)
+        if field.required or (said and said != field.default):
+            yield field.name, said
 
 
 def _find_options(ctx: typer.Context, settings: Settings) -> dict[str, str]:
