@@ -212,6 +212,7 @@ async def test_what_a_killed_engine_asked(make: Make, work: Work) -> None:
     """Its open question is listed no more, and another engine asks anew."""
     keys = {"permission": {"execution": "ask_always"}}
     first, second = await make(keys), await make(keys)
+    live_on(first, second)
     for each in (first, second):
         each.approvals.take_questions()
     handle = await first.start("work", {"number": 1})
@@ -511,7 +512,9 @@ async def test_a_reason_that_no_database_takes(make: Make, work: Work) -> None:
     await until(handles[0], "running")
     for each in (handles[0], handles[8]):
         assert await each.cancel("half \udce9 of it")
-        found = await (await make()).tasks.get(each.id)
+        later = await make()
+        live_on(engine, later)
+        found = await later.tasks.get(each.id)
         # Where an engine that came later has taken it, that one ends it at its next look.
         await found.wait(BOUND)
         assert (found.status, found.state.message) == (

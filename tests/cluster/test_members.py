@@ -84,15 +84,17 @@ async def test_a_process_that_is_killed(crew: Crew, provider: Provider) -> None:
 
 async def test_a_process_that_is_frozen(crew: Crew, provider: Provider) -> None:
     """Others have its units when its time is over; when it wakes, its calls are lost."""
-    holder = await crew.start("holder", 2, 5.0)
+    holder = await crew.start("holder", 2, 60.0)
     await provider.until(2)
     await crew.start("other", 4, 0.01)
     holder.send_signal(signal.SIGSTOP)
     await provider.until(30)
     holder.send_signal(signal.SIGCONT)
-    holder.stdin.close()
     assert holder.stdout is not None
     async with asyncio.timeout(BOUND):
+        while b"cluster_leases_lost" not in (line := await holder.stdout.readline()):
+            assert line, "it ended before it knew"
+        holder.stdin.close()
         while b"cluster_leases_lost" in (line := await holder.stdout.readline()):
             pass
     assert line == b"lost 2\n"
