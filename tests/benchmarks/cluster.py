@@ -86,11 +86,12 @@ async def _measure_alone(url: str) -> bool:
         ]
         member: Any = engines[1].controller.member  # type: ignore[attr-defined]
         await engines[1].execute("add", {"a": 1, "b": 2})
-        before, beats = member.statements, time.monotonic()
+        before, beats = member.count()["statements"], time.monotonic()
         figures = {each.row.name: each for each in await measure(rows)}
         seconds = time.monotonic() - beats
         report.calls("One call of add(a, b) in a bucket", [*figures.values()], figures[ALONE], [])
-        print(f"Statements of all these calls: {member.statements - before} in {seconds:.0f} s")
+        sent = member.count()["statements"] - before
+        print(f"Statements of all these calls: {sent} in {seconds:.0f} s")
         ratio = figures[SHARED].ratio(figures[ALONE])
         return report.budget(f"{SHARED} / {ALONE}", ratio, ALONE_BUDGET, "x")
 
@@ -217,7 +218,7 @@ async def _call_in_cluster(url: str, name: str, begin: float) -> dict[str, Any]:
         async with ToolEngine(settings) as engine:
             member: Any = engine.controller.member  # type: ignore[attr-defined]
             await asyncio.sleep(max(0.0, begin - time.monotonic()))
-            before, until = member.statements, begin + SECONDS
+            before, until = member.count()["statements"], begin + SECONDS
 
             async def call() -> None:
                 while time.monotonic() < until:
@@ -227,7 +228,7 @@ async def _call_in_cluster(url: str, name: str, begin: float) -> dict[str, Any]:
                         spans.append((start, time.monotonic()))
 
             await asyncio.gather(*(call() for _ in range(CALLERS)))
-            statements = member.statements - before
+            statements = member.count()["statements"] - before
     return {"calls": len(spans), "statements": statements, "spans": spans}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -62,11 +63,33 @@ async def test_nothing_is_asked_while_nobody_competes(
     controller = open_one()
     async with controller.slot("ai"):
         pass
-    before = controller.member.statements
+    before = controller.member.count()["statements"]
     for _ in range(1000):
         async with controller.slot("ai"):
             pass
-    assert controller.member.statements == before
+    assert controller.member.count()["statements"] == before
+
+
+async def test_a_process_that_needs_nothing_listens_to_nothing(
+    open_one: Callable[[], ClusterController],
+) -> None:
+    """Each notification wakes all who listen in a database; it does again when it takes part."""
+    member = (controller := open_one()).member
+
+    async def count_channels() -> int:
+        connection: Any = member._connection
+        async with connection._turn:
+            ask = "SELECT count(*) FROM pg_listening_channels()"
+            return int(await connection._open_connection.fetchval(ask))
+
+    async with asyncio.timeout(BOUND):
+        for _ in range(2):
+            async with controller.slot("ai"):
+                while await count_channels() != 1:  # noqa: ASYNC110 - only the database knows
+                    await asyncio.sleep(0.01)
+            member.let_idle_go()
+            while await count_channels():  # noqa: ASYNC110 - only the database knows
+                await asyncio.sleep(0.01)
 
 
 async def test_a_process_that_is_killed(crew: Crew, provider: Provider) -> None:

@@ -64,6 +64,11 @@ class LeaseHolder(Protocol):
         What runs in a bucket that was not shared counts for none of the units.
         """
 
+    @property
+    @abstractmethod
+    def shares_breakers(self) -> bool:
+        """Whether calls start without asking as long as no process says that a breaker is open."""
+
     @abstractmethod
     def count_used(self, resource: str) -> int:
         """Return how many units of a resource are in use."""

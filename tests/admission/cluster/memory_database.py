@@ -56,6 +56,7 @@ class MemoryConnection:
     ) -> None:
         self._database, self._on_note, self._on_end = database, on_note, on_end
         self.life: str | None = None
+        self.is_listening = False
         self.secret: bytes | None = None
         self.offset = 500.0
         self.doubt = 0.002
@@ -68,7 +69,7 @@ class MemoryConnection:
             raise asyncpg.CannotConnectNowError("the database system is starting up")
         if not database.state:
             database.state = first_state
-        self.life, self.secret = life, b"secret"
+        self.life, self.secret, self.is_listening = life, b"secret", True
         database.connections.append(self)
 
     def end(self) -> None:
@@ -129,8 +130,14 @@ class MemoryConnection:
 
     def _notify(self, life: str, text: str) -> None:
         for each in self._database.connections:
-            if each.life == life:
+            if each.life == life and each.is_listening:
                 each._on_note(text)
+
+    async def listen(self, life: str, *, is_needed: bool) -> None:
+        async with self._turn:
+            await self._work()
+            assert self.life == life
+            self.is_listening = is_needed
 
     async def list_sessions(self, lives: Iterable[str]) -> frozenset[str]:
         async with self._turn:

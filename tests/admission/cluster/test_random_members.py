@@ -14,8 +14,8 @@ from collections.abc import Collection
 from itertools import count
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.admission.cluster.memory_database import MemoryDatabase, use_memory
 from tests.admission.crew import check
@@ -23,7 +23,7 @@ from tests.effort import share_of
 from tool_engine.admission import ConcurrencySlot
 from tool_engine.admission import request as requests
 from tool_engine.admission.cluster import member as members
-from tool_engine.admission.cluster import process_holder
+from tool_engine.admission.cluster import process_holder, shared_row
 from tool_engine.admission.cluster.cluster_limits import limits_of
 from tool_engine.admission.cluster.controller import ClusterController
 from tool_engine.admission.cluster.effects import Effect
@@ -277,7 +277,7 @@ class Fleet:
             "max_concurrent": choose.randrange(3, 8),
             "bucket_limits": {} if limit is None else {"ai": limit},
         }
-        controller.configure(msgspec.structs.replace(controller.config, **changes))
+        controller.configure(replace(controller.config, **changes))
 
     async def end(self) -> None:
         """Nothing holds anything up any more: all calls end, and nothing stays held."""
@@ -330,6 +330,11 @@ class Fleet:
         return bool(controller.snapshot().buckets["web"]["breaker"] != "closed")
 
 
+def use_loop_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (members, shared_row):
+        monkeypatch.setattr(module, "read_uptime", asyncio.get_running_loop().time)
+
+
 def _do_nothing(effects: list[Effect]) -> None:
     """Take the place of `_apply_effects` in a process that is gone."""
 
@@ -338,7 +343,7 @@ def _do_nothing(effects: list[Effect]) -> None:
 async def test_at_random(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No limit is passed, each wait has an end, and what was held comes free again."""
     monkeypatch.setattr(requests, "_SECRET", b"the same in each run")
-    monkeypatch.setattr(members, "read_uptime", asyncio.get_running_loop().time)
+    use_loop_clock(monkeypatch)
     names = count(1)
     monkeypatch.setattr(process_holder, "new_life", lambda: f"{next(names):016x}")
     fleet = Fleet(seed)
@@ -355,7 +360,7 @@ async def test_first_call_of_a_process_needs_the_name_of_its_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has no place in line before the secret of the cluster is known, which it asks for."""
-    monkeypatch.setattr(members, "read_uptime", asyncio.get_running_loop().time)
+    use_loop_clock(monkeypatch)
     fleet = Fleet(0)
     controller = fleet.controllers[0]
     context = ToolExecutionContext()
@@ -371,12 +376,12 @@ async def test_a_call_that_may_not_try_a_breaker_leaves_its_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When the breaker closes, it is not given a slot that it would never give back."""
-    monkeypatch.setattr(members, "read_uptime", asyncio.get_running_loop().time)
+    use_loop_clock(monkeypatch)
     fleet = Fleet(0)
     trying, other, _ = fleet.controllers
     for _ in range(POLICY.failures):
         trying.release(await trying.acquire("web"), outcome=False)
-    await asyncio.sleep(POLICY.reset_after + 0.1)
+    await asyncio.sleep(IDLE)
     slot = await trying.acquire("web")
     with pytest.raises(CircuitOpenError):
         await other.acquire("web")
@@ -384,3 +389,38 @@ async def test_a_call_that_may_not_try_a_breaker_leaves_its_line(
     await asyncio.sleep(IDLE)
     assert other.get_metrics().current_concurrent == 0
     await fleet.end()
+
+
+async def test_a_process_listens_while_it_has_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each notification wakes all who listen: one that neither holds nor waits does not."""
+    use_loop_clock(monkeypatch)
+    fleet = Fleet(0)
+    for controller in fleet.controllers:
+        shared = replace(CLUSTER, breakers={})
+        controller.configure(
+            replace(controller.config, cluster=replace(shared, revision=2)),
+        )
+    one, other, _ = fleet.controllers
+    slot = await one.acquire("ai")
+    second = await other.acquire("ai")
+    await asyncio.sleep(2 * IDLE)
+
+    def listening() -> list[bool]:
+        return [each.member._connection.is_listening for each in fleet.controllers]
+
+    assert listening() == [True, True, False]
+    one.release(slot)
+    await asyncio.sleep(2 * IDLE)
+    assert listening() == [False, True, False]
+    slots = [await one.acquire("ai") for _ in range(2)]
+    waiting = asyncio.create_task(one.acquire("ai"))
+    await asyncio.sleep(IDLE)
+    assert listening() == [True, True, False]
+    asked = asyncio.get_running_loop().time()
+    other.release(second)
+    await waiting
+    assert asyncio.get_running_loop().time() - asked < 0.1
+    for held in (*slots, waiting.result()):
+        one.release(held)
+    for each in fleet.controllers:
+        await each.leave()

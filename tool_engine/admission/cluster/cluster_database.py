@@ -145,6 +145,8 @@ class ClusterConnection:
         self._turn = asyncio.Lock()
         self._echo: asyncio.Future[None] | None = None
         self._is_checked = False
+        self.is_listening = False
+        """Whether notifications are heard. PostgreSQL wakes all sessions that do, for each one."""
         self.secret: bytes | None = None
         """What all processes hash values of keys with; None: it was never connected."""
         self.offset = self.doubt = 0.0
@@ -167,7 +169,7 @@ class ClusterConnection:
             connection.add_termination_listener(self._hear_end)
             lock = f"SELECT pg_advisory_lock_shared({lock_of(life)})"
             await connection.execute(lock, timeout=PATIENCE)
-            await connection.add_listener(channel_of(life), self._hear_note)
+            await self.listen(life, is_needed=True)
             if not self._is_checked:
                 await self._check_session(connection, life)
             # Who comes back has little time for it.
@@ -175,6 +177,16 @@ class ClusterConnection:
         except BaseException:
             self.abort()
             raise
+
+    async def listen(self, life: str, *, is_needed: bool) -> None:
+        """Hear what a life is notified of, or hear it no more."""
+        async with self._turn, asyncio.timeout(PATIENCE):
+            connection, channel = self._open_connection, channel_of(life)
+            if is_needed:
+                await connection.add_listener(channel, self._hear_note)
+            else:
+                await connection.remove_listener(channel, self._hear_note)
+            self.is_listening = is_needed
 
     async def connect(self) -> None:
         """Connect without a session of a life: only `read` and `swap` can be used.

@@ -390,6 +390,11 @@ class Holder:
         """Whether it holds units, in use or not."""
         return any(account.out for account in self.accounts.values())
 
+    @property
+    def is_involved(self) -> bool:
+        """Whether others may have something to say that it has to hear at once."""
+        return bool(self.waiting or self.running) or self.has_units
+
     def _end_life(self) -> list[Effect]:
         """Give this life up, and all that it holds; who waits goes on waiting in the next one."""
         lost = [number for number, call in self.running.items() if not call.is_parked]

@@ -267,6 +267,11 @@ class LeaseDesk:
 
     # What the source says: see `interfaces.LeaseHolder`.
 
+    @property
+    def shares_breakers(self) -> bool:
+        """Whether calls start without asking as long as a breaker of the cluster is closed."""
+        return bool(self._tools or self.limits.breakers)
+
     def keep_waiting(self, waiter: Waiter) -> None:
         """Let a call wait that has asked, or refuse it."""
         if waiter.is_waiting and self._is_no_probe(waiter):

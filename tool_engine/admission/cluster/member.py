@@ -16,8 +16,6 @@ import structlog
 
 from tool_engine.admission.cluster.cluster_database import (
     LOST,
-    RESTART_STEP,
-    STEP,
     ClusterConnection,
     Found,
     is_refusal,
@@ -42,12 +40,12 @@ from tool_engine.admission.cluster.lease_messages import (
     Note,
     Sync,
     decode_message,
-    encode_message,
 )
 from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.admission.cluster.outage import ON_UNAVAILABLE, Outage
 from tool_engine.admission.cluster.process_holder import ProcessHolder
-from tool_engine.admission.cluster.saved_state import load_state, save_state
+from tool_engine.admission.cluster.saved_state import save_state
+from tool_engine.admission.cluster.shared_row import SharedRow
 from tool_engine.admission.cluster.stand_in import StandIn
 from tool_engine.clock import read_uptime
 from tool_engine.errors import AdmissionError, ClusterUnavailableError, ConfigurationError
@@ -114,7 +112,7 @@ class ClusterMember:
         self._numbers: dict[Any, int] = {}
         self.lost_slots: dict[Any, int] = {}
         """Slots whose units were lost, and whose work has not ended."""
-        self._known: tuple[int, Coordinator] | None = None
+        self._row = SharedRow()
         self._shown: dict[str, tuple[int, bool] | None] = {}
         """What the controller knows of units; None: it may know something else."""
         self._life: str | None = None
@@ -133,8 +131,8 @@ class ClusterMember:
         """Why the cluster does not take this process; None: it does."""
         self._sure_until = math.inf
         """Until when no look at the clock is needed."""
-        self.lost = self.statements = 0
-        """Since the start: calls that have lost their units, and statements that were sent."""
+        self.lost = 0
+        """How many calls have lost their units since the start."""
 
     # What the controller asks: see `interfaces.LeaseSource`.
 
@@ -370,7 +368,7 @@ class ClusterMember:
         return {
             "connected": int(self._connection.is_open),
             "waiting": len(self._waiters),
-            "statements": self.statements,
+            "statements": self._row.statements,
             "lost": self.lost,
             "units": {f"bucket:{name}": 0 for name in limits.buckets} | units,
         }
@@ -417,7 +415,8 @@ class ClusterMember:
         if before is None or before is loop:
             return False
         self._connection, self._running, self._timer = self._make_connection(), None, None
-        self._sending, self._heard, self._known = set(), asyncio.Event(), None
+        self._sending, self._heard = set(), asyncio.Event()
+        self._row.forget()
         return True
 
     async def _stay_connected(self) -> None:
@@ -450,7 +449,8 @@ class ClusterMember:
             if self._secret is None:
                 self._secret = connection.secret
                 self._desk.share_limits(holder.limits)  # keys have their names now
-            self._life, self._known = life, None
+            self._life = life
+            self._row.forget()
             self._apply_effects(holder.on_connected(read_uptime()))
             await self._ended.wait()
             connection.abort()
@@ -509,49 +509,23 @@ class ClusterMember:
             # Its life has ended: the next one has a session of its own.
             self._hear_end()
             return
+        connection = self._connection
         try:
-            answer = await self._write_state(message)
+            answer = await self._row.write(message, connection)
+            self._end_outage()
+            self._apply_effects(self._holder.on_reply(answer, read_uptime()))
+            self._heard.set()
+            needs_notes = self._holder.is_involved or self._desk.shares_breakers
+            is_beat = isinstance(message, Sync) and message.looks
+            if needs_notes is not connection.is_listening and (needs_notes or is_beat):
+                self._row.statements += 1
+                await connection.listen(message.life, is_needed=needs_notes)
+                # What was said since the answer is said again with the next one.
+                self._hear_note("")
         except LOST as error:
-            self._known, self._lost_by = None, error
+            self._lost_by = error
+            self._row.forget()
             self._hear_end()
-            return
-        self._end_outage()
-        self._apply_effects(self._holder.on_reply(answer, read_uptime()))
-        self._heard.set()
-
-    async def _write_state(self, message: Message) -> Any:
-        """Work out what a message leads to, and write it; again if another one was first."""
-        connection, is_new = self._connection, False
-        while True:
-            known = self._known
-            if known is None:
-                self.statements += 1
-                known, is_new = self._take_found(await connection.read())
-            version, state = known
-            sessions = None
-            if isinstance(message, Sync) and message.looks:
-                self.statements += 1
-                sessions = await connection.list_sessions(state.lives)
-            now, state.doubt = read_uptime() + connection.offset, connection.doubt
-            if is_new:
-                state.restart(now)
-            outcome = state.hear(message, now, sessions)
-            self._known = None  # unless it is written, it was not heard
-            self.statements += 1
-            found = await connection.swap(
-                version,
-                save_state(state),
-                [(note.life, encode_message(note).decode()) for note in outcome.notes],
-                is_durable=outcome.is_durable or is_new,
-                restarts=is_new,
-            )
-            if found is None:
-                self._known = version + (RESTART_STEP if is_new else STEP), state
-                return outcome.answer
-            self._known, is_new = self._take_found(found)
-
-    def _take_found(self, found: Found) -> tuple[tuple[int, Coordinator], bool]:
-        return (found.version, load_state(found.state)), found.has_crashed
 
     def _set_timer(self) -> None:
         holder = self._holder

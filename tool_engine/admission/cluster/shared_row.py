@@ -1,0 +1,71 @@
+"""How does what one process says become the next state of its cluster?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tool_engine.admission.cluster.cluster_database import (
+    RESTART_STEP,
+    STEP,
+    ClusterConnection,
+    Found,
+)
+from tool_engine.admission.cluster.coordinator import Coordinator
+from tool_engine.admission.cluster.lease_messages import Message, Sync, encode_message
+from tool_engine.admission.cluster.saved_state import load_state, save_state
+from tool_engine.clock import read_uptime
+
+
+class SharedRow:
+    """The row of a cluster as one process reads and writes it; it keeps what it knows of it."""
+
+    def __init__(self) -> None:
+        self._known: tuple[int, Coordinator] | None = None
+        self.statements = 0
+        """How many were sent."""
+
+    def forget(self) -> None:
+        """Read the row again before it is written: another connection may have lost a write."""
+        self._known = None
+
+    async def write(self, message: Message, connection: ClusterConnection) -> Any:
+        """Work out what a message leads to, and write it; again if another one was first.
+
+        Returns:
+            The answer to the message.
+
+        Raises:
+            OSError: The connection has ended, or another of `LOST`; it may be written or not.
+        """
+        is_new = False
+        while True:
+            known = self._known
+            if known is None:
+                self.statements += 1
+                known, is_new = _load_found(await connection.read())
+            version, state = known
+            sessions = None
+            if isinstance(message, Sync) and message.looks:
+                self.statements += 1
+                sessions = await connection.list_sessions(state.lives)
+            now, state.doubt = read_uptime() + connection.offset, connection.doubt
+            if is_new:
+                state.restart(now)
+            outcome = state.hear(message, now, sessions)
+            self._known = None  # unless it is written, it was not heard
+            self.statements += 1
+            found = await connection.swap(
+                version,
+                save_state(state),
+                [(note.life, encode_message(note).decode()) for note in outcome.notes],
+                is_durable=outcome.is_durable or is_new,
+                restarts=is_new,
+            )
+            if found is None:
+                self._known = version + (RESTART_STEP if is_new else STEP), state
+                return outcome.answer
+            self._known, is_new = _load_found(found)
+
+
+def _load_found(found: Found) -> tuple[tuple[int, Coordinator], bool]:
+    return (found.version, load_state(found.state)), found.has_crashed
