@@ -43,7 +43,14 @@ async def read_body(receive: Any) -> bytes | None:
     Raises:
         Problem: It is too large, or does not come in time.
     """
-    body = await _read_in_time(_read_parts(receive))
+    reading = _read_parts(receive)
+    try:
+        # Most bodies come with their head: they are read in one step, without a timer.
+        waited_for = reading.send(None)
+    except StopIteration as ended:
+        body: bytes | None = ended.value
+    else:
+        body = await _read_in_time(reading, waited_for)
     if body is not None and len(body) > LONGEST:
         raise _make_too_large()
     return body
@@ -73,13 +80,9 @@ async def _read_parts(receive: Any) -> bytes | None:
     return b"".join(parts)
 
 
-async def _read_in_time(reading: Coroutine[Any, Any, bytes | None]) -> bytes | None:
-    try:
-        # Most bodies come with their head: they are read in one step, without a timer.
-        waited_for = reading.send(None)
-    except StopIteration as ended:
-        body: bytes | None = ended.value
-        return body
+async def _read_in_time(
+    reading: Coroutine[Any, Any, bytes | None], waited_for: Any
+) -> bytes | None:
     try:
         async with asyncio.timeout(_LONGEST_WAIT):
             return await go_on(reading, waited_for)

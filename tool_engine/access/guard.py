@@ -103,33 +103,46 @@ class Guard:
             if page is not None and not wants_body and is_preflight(scope["method"], sent):
                 await answer_preflight(sent, send)
                 return
-            found = await self._find_asker(scope, sent)
-            principal: Principal = found["principal"]
-            if principal is not _ANYONE:
-                self._open.enter(principal.name)
+            check_address(scope["query_string"])
+            token, path = read_token(sent), find_path(scope)
+            principal = self._find_unnamed(scope, sent, path) or await self._find_named(token)
+            self._count_request(principal)
         except Problem as problem:
             await _refuse_request(problem, send)
             return
         try:
+            body = b""
             if wants_body:
-                body = await _take_body(sent, receive, send, principal)
-                if body is None:
+                found = await _take_body(sent, receive, send, principal)
+                if found is None:
                     return
-                found["body"], receive = body, replay_body(body, receive)
+                body, receive = found, replay_body(found, receive)
             sent.pop(_TOKEN, None)
-            headers = [each for each in scope["headers"] if each[0] != _TOKEN]
-            await self._app({**scope, **found, "headers": headers, "sent": sent}, receive, send)
+            passed = {
+                **scope,
+                "headers": [each for each in scope["headers"] if each[0] != _TOKEN],
+                "principal": principal,
+                # No `partial`, which would show the token to what prints the request.
+                "is_known": lambda: self._is_known(token, principal),
+                "inner_path": path,
+                "inner_parts": split_path(scope),
+                "body": body,
+                "sent": sent,
+            }
+            await self._app(passed, receive, send)
         finally:
             if principal is not _ANYONE:
                 self._open.leave(principal.name)
 
-    async def _find_asker(self, scope: Any, sent: Mapping[bytes, bytes]) -> dict[str, Any]:
-        """Return what the app learns of who asks."""
-        check_address(scope["query_string"])
-        token = read_token(sent)
-        path = find_path(scope)
-        principal = await self._find_principal(scope, sent, token, path)
-        if self._rates is not None and principal is not _ANYONE:
+    def _count_request(self, principal: Principal) -> None:
+        """Count a request of who asks; `leave` of the open ones follows.
+
+        Raises:
+            Problem: There are too many of them.
+        """
+        if principal is _ANYONE:
+            return
+        if self._rates is not None:
             wait = self._rates.count(principal.name, monotonic())
             if wait > 0:
                 raise Problem(
@@ -138,28 +151,23 @@ class Guard:
                     f"more requests than {self._rates.text} have come; send less",
                     retry_after=int(wait) + 1.0,
                 )
-        # No `partial`, which would show the token to what prints the request.
-        is_known = lambda: self._is_known(token, principal)  # noqa: E731 - it is short
-        return {
-            "principal": principal,
-            "is_known": is_known,
-            "inner_path": path,
-            "inner_parts": split_path(scope),
-            "body": b"",
-        }
+        self._open.enter(principal.name)
 
-    async def _find_principal(
-        self, scope: Any, sent: Mapping[bytes, bytes], token: str | None, path: str
-    ) -> Principal:
+    def _find_unnamed(self, scope: Any, sent: Mapping[bytes, bytes], path: str) -> Principal | None:
+        """Return who asks where no token is asked for; None: one is."""
         if self._auth is None and not is_of_this_machine(scope, sent):
             raise Problem(
                 403, "not-local", "without tokens only this machine is heard; give out tokens"
             )
         if path in self._public:
             return _ANYONE
-        if self._auth is None:
-            return _LOCAL
-        found = None if token is None else await _verify_token(self._auth, token)
+        return _LOCAL if self._auth is None else None
+
+    async def _find_named(self, token: str | None) -> Principal:
+        """Return who a token belongs to."""
+        auth, found = self._auth, None
+        if auth is not None and token is not None:
+            found = await _verify_token(auth, token)
         if found is None:
             raise make_unknown(is_sent=token is not None)
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from importlib import import_module
 from typing import Any, Final
 
@@ -235,12 +235,11 @@ class _Methods:
         self._endpoints = {each.method: Endpoint(each, served) for each in found}
         self._allowed = ", ".join(sorted(self._endpoints))
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         endpoint = self._endpoints.get(method)
         if endpoint is None:
             detail = f"{scope['method']} is not done here; use {self._allowed}"
             problem = Problem(405, "no-such-method", detail, headers={"allow": self._allowed})
-            await send_problem(problem, send)
-            return
-        await endpoint(scope, receive, send)
+            return send_problem(problem, send)
+        return endpoint(scope, receive, send)

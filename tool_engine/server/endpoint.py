@@ -48,45 +48,46 @@ class Endpoint:
         self._served = served
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        operation, client = self._operation, None
         try:
-            asked = await self._read_request(scope)
-            client = _Client(receive, scope["is_known"])
-            answer = await self._do_operation(asked, client)
-        except Problem as problem:
-            status, body, headers = problem.write()
+            asked = self._read_request(scope)
+            if operation.body is not None:
+                data = scope["body"]
+                is_small = len(data) <= _AT_ONCE
+                read = self._read_body
+                asked.body = read(data) if is_small else await asyncio.to_thread(read, data)
+            work: Any = operation.handler(asked)
+            try:
+                # Work that never waits costs its client no watching, and no timer.
+                waited_for = work.send(None)
+            except StopIteration as done:
+                answer = done.value
+            else:
+                client = _Client(receive, scope["is_known"])
+                answer = await self._finish_work(work, waited_for, client)
+        except Exception as error:  # noqa: BLE001 - each becomes an answer
+            status, body, headers = _explain_failure(error, operation.name).write()
             await _send_body(send, status, body, headers)
             return
-        if answer is None and self._operation.answer is not None:
+        if answer is None and operation.answer is not None:
             return  # its client has left
         reply = answer if isinstance(answer, Reply) else Reply(answer)
         if reply.stream is not None and scope["method"] != "HEAD":
-            await _send_stream(reply, self._operation.name, client, send)
+            client = client or _Client(receive, scope["is_known"])
+            await _send_stream(reply, operation.name, client, send)
             return
-        status = reply.status if reply.status != 200 else self._operation.status
-        headers = {"content-type": _JSON, **reply.headers}
-        if reply.stream is not None:
-            body, headers["content-type"] = b"", _EVENTS  # of HEAD, which no event follows
-        elif reply.data is not None:
-            body = reply.data
-        elif reply.text is not None:
-            body = reply.text.encode()
-        elif reply.value is None:
-            body = b""
-            del headers["content-type"]
-        else:
-            body = await write_json(reply.value)
+        body, kind = await _write_reply(reply)
+        headers = {"content-type": kind, **reply.headers} if kind else reply.headers
+        status = reply.status if reply.status != 200 else operation.status
         await _send_body(send, status, body, headers)
 
-    async def _do_operation(self, asked: Asked, client: _Client) -> Any:
-        work = self._operation.handler(asked)
-        try:
-            if self._operation.is_cancelled_with_client:
-                return await _while_client_waits(work, client)
-            return await work
-        except Exception as error:
-            raise _explain_failure(error, self._operation.name) from error
+    async def _finish_work(self, work: Any, waited_for: Any, client: _Client) -> Any:
+        if self._operation.is_cancelled_with_client:
+            return await _while_client_waits(work, waited_for, client)
+        return await go_on(work, waited_for)
 
-    async def _read_request(self, scope: Any) -> Asked:
+    def _read_request(self, scope: Any) -> Asked:
+        """Return a request without its body."""
         operation = self._operation
         principal: Principal = scope["principal"]
         if operation.scope is not None and not principal.may(operation.scope):
@@ -96,18 +97,28 @@ class Endpoint:
                 f"{principal.name!r} may not do this; it takes the scope {operation.scope!r}",
             )
         query = read_query(scope["query_string"], operation.query)
-        body = await self._read_body(scope["body"]) if operation.body is not None else None
         root: str = scope.get("root_path", "").rstrip("/")
-        return Asked(
-            self._served, principal, scope["path_params"], query, body, scope["sent"], root
-        )
+        path = scope["path_params"]
+        return Asked(self._served, principal, path, query, None, scope["sent"], root)
 
-    async def _read_body(self, data: bytes) -> Any:
-        if not data and not self._operation.is_body_needed:
-            return self._operation.body and self._operation.body()
-        if len(data) <= _AT_ONCE:
-            return decode_body(data, self._operation.body)
-        return await asyncio.to_thread(decode_body, data, self._operation.body)
+    def _read_body(self, data: bytes) -> Any:
+        kind = self._operation.body
+        if data or self._operation.is_body_needed or kind is None:
+            return decode_body(data, kind)
+        return kind()
+
+
+async def _write_reply(reply: Reply) -> tuple[bytes, str]:
+    """Return the body of an answer, and what kind of text it is; empty: there is none."""
+    if reply.stream is not None:
+        return b"", _EVENTS  # of HEAD, which no event follows
+    if reply.data is not None:
+        return reply.data, _JSON
+    if reply.text is not None:
+        return reply.text.encode(), _JSON
+    if reply.value is None:
+        return b"", ""
+    return await write_json(reply.value), _JSON
 
 
 def _explain_failure(error: Exception, operation: str) -> Problem:
@@ -150,10 +161,10 @@ class _Client:
         return self.is_taken
 
 
-async def _while_client_waits(work: Any, client: _Client) -> Any:
+async def _while_client_waits(work: Any, waited_for: Any, client: _Client) -> Any:
     """Return what the work returns; None: its client has left, and the work was cancelled.
 
-    Work that is done soon costs its client no watching, and work that never waits no timer.
+    Work that is done soon costs its client no watching.
 
     Raises:
         Problem: The token of the client is not taken any more, and the work was cancelled.
@@ -168,13 +179,11 @@ async def _while_client_waits(work: Any, client: _Client) -> Any:
         has_left = True
         task.cancel()
 
-    def begin_watch() -> None:
-        loop = asyncio.get_running_loop()
-        begin = lambda: watches.append(loop.create_task(watch()))  # noqa: E731 - it is short
-        watches.append(loop.call_later(_PATIENCE, begin))
-
+    loop = asyncio.get_running_loop()
+    begin = lambda: watches.append(loop.create_task(watch()))  # noqa: E731 - it is short
+    watches.append(loop.call_later(_PATIENCE, begin))
     try:
-        return await _do_work(work, begin_watch)
+        return await go_on(work, waited_for)
     except asyncio.CancelledError:
         if not has_left or task.uncancel():
             raise
@@ -184,16 +193,6 @@ async def _while_client_waits(work: Any, client: _Client) -> Any:
     if not client.is_taken:
         raise make_unknown()
     return None
-
-
-async def _do_work(work: Any, on_wait: Callable[[], None]) -> Any:
-    """Do the work, and call `on_wait` when it waits for the first time."""
-    try:
-        waited_for = work.send(None)
-    except StopIteration as done:
-        return done.value
-    on_wait()
-    return await go_on(work, waited_for)
 
 
 async def write_json(value: Any) -> bytes:
@@ -210,13 +209,15 @@ class Sized(msgspec.Struct):
 
 
 async def _send_body(send: Any, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    raw.append(_KEPT if "etag" in headers else _NOT_KEPT)
-    if status not in (204, 304):
+    raw = [*_ALWAYS, _KEPT if "etag" in headers else _NOT_KEPT]
+    for name, value in headers.items():
+        raw.append((name.encode(), value.encode("latin-1")))
+    if status in (204, 304):
+        body = b""
+    else:
         raw.append((b"content-length", b"%d" % len(body)))
-    raw += _ALWAYS
     await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": b"" if status in (204, 304) else body})
+    await send({"type": "http.response.body", "body": body})
 
 
 _NOT_KEPT: Final = (b"cache-control", b"no-store")

@@ -27,8 +27,8 @@ async def write_result(result: ToolExecutionResult) -> bytes:
 
     Most results are small and flat; they are written without a copy.
     """
-    is_flat = all(type(each) in _PLAIN for each in result.output.values())
-    if is_flat and all(type(each) in _NOTED for each in result.metadata.values()):
+    is_flat = _PLAIN.issuperset(map(type, result.output.values()))
+    if is_flat and _NOTED.issuperset(map(type, result.metadata.values())):
         # A number or a text may not be JSON's own.
         with suppress(OverflowError, UnicodeError):
             return msgspec.json.encode(result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from tool_engine.access.heads import match_path
@@ -21,7 +21,7 @@ class Router:
         self._fixed = {path: app for path, app in paths.items() if "{" not in path}
         self._open = [(path.split("/"), app) for path, app in paths.items() if "{" in path]
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         path: str = scope["inner_path"]
         parts: list[str] = scope["inner_parts"]
         named: dict[str, str] = {}
@@ -31,10 +31,10 @@ class Router:
             app, named = self._find_open(parts)
         if app is None:
             detail = f"there is nothing at {path[:200]!r}; see /openapi.json"
-            await send_problem(Problem(404, "unknown-path", detail), send)
-            return
+            return send_problem(Problem(404, "unknown-path", detail), send)
         scope["path_params"] = named
-        await app(scope, receive, send)
+        answer: Awaitable[None] = app(scope, receive, send)
+        return answer
 
     def _find_open(self, parts: list[str]) -> tuple[Any, dict[str, str]]:
         for pattern, app in self._open:
