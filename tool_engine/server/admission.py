@@ -11,9 +11,14 @@ import msgspec
 from msgspec import Meta
 
 from tool_engine.access.problem import Problem
-from tool_engine.admission.snapshot import ConcurrencySnapshot, HeldSlot, WaitingCall
+from tool_engine.admission.snapshot import (
+    ClusterSnapshot,
+    ConcurrencySnapshot,
+    HeldSlot,
+    WaitingCall,
+)
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import ConfigurationError
+from tool_engine.errors import ClusterUnavailableError, ConfigurationError
 from tool_engine.model.settings.limit_proposal import LimitProposals
 from tool_engine.server.operation import Asked, serve_at
 
@@ -83,6 +88,25 @@ async def get_admission(asked: Asked) -> Any:
         held=list(filter(is_seen, snapshot.held)),
         waiting=[each.hide_calls(is_named) for each in filter(is_seen, snapshot.waiting)],
     ).to_dict()
+
+
+@serve_at("GET", "/v1/cluster", scope="operate", answer=ClusterSnapshot, errors=(404, 503))
+async def get_cluster(asked: Asked) -> Any:
+    """Show who holds and who waits for what all processes of the cluster share; asks its database.
+
+    Values of keys, such as ids of conversations, are those of everybody.
+    """
+    cluster = asked.engine.cluster
+    if cluster is None:
+        raise Problem(
+            404,
+            "no-cluster",
+            "this engine shares no limits with other processes; start it with --cluster URL",
+        )
+    try:
+        return (await cluster.snapshot()).to_dict()
+    except ClusterUnavailableError as error:
+        raise Problem(503, "cluster-unavailable", str(error)) from error
 
 
 async def find_named(asked: Asked) -> Callable[[str | None], bool]:
@@ -204,4 +228,4 @@ def _describe_limits(config: ConcurrencyConfig) -> PresentLimits:
     )
 
 
-OPERATIONS = (get_admission, get_limits, set_limits, propose_limits, simulate_limits)
+OPERATIONS = (get_admission, get_cluster, get_limits, set_limits, propose_limits, simulate_limits)

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import msgspec
-
 from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN
 from tool_engine.admission.cluster.breakers import ClusterBreaker
 from tool_engine.admission.cluster.cluster_database import LOST, read_state
@@ -16,65 +14,10 @@ from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.admission.cluster.member import ClusterMember
 from tool_engine.admission.cluster.saved_state import load_state
+from tool_engine.admission.snapshot import ClusterProcess, ClusterSnapshot, ClusterWaiting
 from tool_engine.clock import read_uptime
 from tool_engine.errors import ClusterUnavailableError
-from tool_engine.model.json.data import Data
 from tool_engine.redaction import words_of
-
-
-class ClusterProcess(msgspec.Struct, Data, frozen=True):
-    """A process that takes part."""
-
-    process: str
-    """Its name."""
-    units: dict[str, int]
-    """What it holds, by resource, such as `{"bucket:ai": 2}`; it need not use all of it."""
-    waiting: int
-    """How many of its calls wait for all processes to give something back."""
-    seconds_left: float
-    """Until it counts as gone if it says nothing."""
-    is_connected: bool
-    """False: its connection has ended, and it has the grace to come back."""
-
-
-class ClusterWaiting(msgspec.Struct, Data, frozen=True):
-    """A call that waits for units of the cluster."""
-
-    position: int
-    """1 for the next one of all."""
-    process: str
-    units: dict[str, int]
-    """What it waits for, by resource."""
-    priority: int
-    waited: float
-    """Seconds since it asked."""
-    is_held: bool
-    """Whether its process held it up when its turn came, so that it is passed over."""
-
-
-class ClusterSnapshot(msgspec.Struct, Data, frozen=True):
-    """A cluster at one moment."""
-
-    name: str
-    revision: int
-    """The edition of the limits that holds."""
-    strategy: str
-    limits: dict[str, int]
-    """Units in all, by resource: `bucket:NAME`, `rate:NAME` (starts in its period), and of each
-    value of a key `key:FIELD`; also what tools define, such as `key:tool NAME`."""
-    used: dict[str, int]
-    """How many of these processes hold; of rates, the starts that count now; of a key, the units
-    of all values together."""
-    breakers: dict[str, str]
-    """The state of each breaker: `closed`, `open` or `half_open`."""
-    processes: list[ClusterProcess]
-    waiting: list[ClusterWaiting]
-    """The next one first."""
-    paused: dict[str, float]
-    """Seconds for which no call of a resource starts."""
-    gated_for: float
-    """Seconds until units are given again at the latest: after a crash of the server, each process
-    that is known first says what it holds. 0.0: they are given."""
 
 
 def view_cluster(name: str, coordinator: Coordinator, now: float) -> ClusterSnapshot:

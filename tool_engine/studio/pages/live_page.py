@@ -36,7 +36,8 @@ async def show_live(visit: Visit) -> Page:
     """Show slots, queues and what they wait for."""
     view = LiveView(visit)
     seen = await view.explain(await view.look())
-    return Page("live.html", {"view": seen, **await _look_back(visit)})
+    looks = {**await _look_back(visit), **await _look_at_cluster(visit)}
+    return Page("live.html", {"view": seen, **looks})
 
 
 @show_at("GET", "/live/stream", scope="read")
@@ -49,6 +50,12 @@ async def follow_live(visit: Visit) -> Pieces:
 async def show_timeline(visit: Visit) -> Page:
     """Show which calls held slots in the last minutes."""
     return Page("timeline.html", await _look_back(visit))
+
+
+@show_at("GET", "/live/cluster", scope="operate")
+async def show_cluster(visit: Visit) -> Page:
+    """Show what the processes of the cluster share, and who has it."""
+    return Page("cluster.html", await _look_at_cluster(visit))
 
 
 @show_at("GET", "/live/drain", scope="operate")
@@ -244,8 +251,18 @@ async def _look_back(visit: Visit) -> dict[str, Any]:
     return {"timeline": timeline, "problem": None}
 
 
+async def _look_at_cluster(visit: Visit) -> dict[str, Any]:
+    """Return the cluster, or why it cannot be seen; None: there is none, or it may not be."""
+    try:
+        found, problem = await visit.api.find("/v1/cluster")
+    except Problem:
+        found = problem = None
+    return {"cluster": found, "cluster_problem": problem}
+
+
 ROUTES = (
     show_live,
+    show_cluster,
     follow_live,
     show_timeline,
     show_what_if,

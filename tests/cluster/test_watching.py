@@ -1,0 +1,100 @@
+"""Does an operator see the cluster over HTTP and in the studio, and nobody else?"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.cluster.conftest import Make
+from tests.cluster.conftest import Service as Work
+from tests.cluster.crew import BOUND
+from tests.server.conftest import Service, served, write_tokens
+from tests.studio.conftest import Browser
+from tool_engine import ToolEngine
+from tool_engine.admission.snapshot import ClusterSnapshot
+from tool_engine.server import create_app
+
+
+async def wait_for_third(
+    one: ToolEngine, other: ToolEngine, service: Work
+) -> list[asyncio.Task[Any]]:
+    """Two calls of one process run, and one of the other waits for them."""
+    calls = [asyncio.create_task(one.execute("work")) for _ in range(2)]
+    await service.until(2)
+    calls.append(asyncio.create_task(other.execute("work")))
+    async with asyncio.timeout(BOUND):
+        assert other.cluster is not None
+        while not (await other.cluster.snapshot()).waiting:  # noqa: ASYNC110 - only the database knows
+            await asyncio.sleep(0.01)
+    return calls
+
+
+async def test_who_holds_what(make: Make, service: Work, tmp_path: Path) -> None:
+    one, other = make(), make()
+    await one.load()
+    await other.load()
+    calls = await wait_for_third(one, other, service)
+    tokens = str(write_tokens(tmp_path / "tokens.yaml"))
+    app = await asyncio.to_thread(create_app, one, auth=tokens, studio=True)
+    async with served(app) as server:
+        await check_api(server)
+        await check_pages(server)
+        service.gate.set()
+        await asyncio.gather(*calls)
+
+
+async def check_api(server: Service) -> None:
+    found = msgspec.convert((await server.client("olga").get("/v1/cluster")).json, ClusterSnapshot)
+    assert (found.limits, found.used) == ({"bucket:ai": 2}, {"bucket:ai": 2})
+    assert [(each.process, each.units) for each in found.processes] == [
+        ("p0", {"bucket:ai": 2}),
+        ("p1", {}),
+    ]
+    assert [(each.position, each.process) for each in found.waiting] == [(1, "p1")]
+    assert (await server.client("ann").get("/v1/cluster")).status == 403
+
+
+async def check_pages(server: Service) -> None:
+    async with Browser(server.url) as olga:
+        await olga.sign_in("token-of-olga")
+        for path in ("/studio/", "/studio/live/cluster"):
+            words = (await olga.open(path)).words
+            assert "bucket:ai 2 2" in words
+            assert "p0 bucket:ai 2 0 p1 – 1" in words
+            assert "1 p1 bucket:ai 1" in words
+    async with Browser(server.url) as ann:
+        await ann.sign_in("token-of-ann")
+        assert "Cluster" not in (await ann.open("/studio/")).words
+
+
+async def test_a_database_that_does_not_answer(make: Make, tmp_path: Path) -> None:
+    """The page shows all else, and says why this is not there."""
+    engine = make(on_unavailable="local")
+    await engine.load()
+    tokens = str(write_tokens(tmp_path / "tokens.yaml"))
+    app = await asyncio.to_thread(create_app, engine, auth=tokens, studio=True)
+    async with served(app) as server:
+        engine.controller.member._connection.abort()  # type: ignore[attr-defined]
+        answer = await server.client("olga").get("/v1/cluster")
+        assert (answer.status, answer.kind) == (503, "cluster-unavailable")
+        async with Browser(server.url) as olga:
+            await olga.sign_in("token-of-olga")
+            engine.controller.member._connection.abort()  # type: ignore[attr-defined]
+            shown = await olga.open("/studio/")
+            assert shown.status == 200
+            assert "does not answer" in shown.words
+
+
+async def test_an_engine_of_its_own(tmp_path: Path) -> None:
+    async with ToolEngine() as engine:
+        tokens = str(write_tokens(tmp_path / "tokens.yaml"))
+        app = await asyncio.to_thread(create_app, engine, auth=tokens, studio=True)
+        async with served(app) as server:
+            answer = await server.client("olga").get("/v1/cluster")
+            assert (answer.status, answer.kind) == (404, "no-cluster")
+            async with Browser(server.url) as olga:
+                await olga.sign_in("token-of-olga")
+                assert "Cluster" not in (await olga.open("/studio/")).words
