@@ -28,7 +28,7 @@ from tool_engine.redaction.known import known_secrets
 hypothesis.settings.register_profile("project", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("project")
 
-GRACE = 2.0
+GRACE = 20.0
 """Seconds that a thread which has been told to end has for it."""
 
 # The loop's own executor: its idle threads end with the loop, which pytest-asyncio closes later.

@@ -27,7 +27,7 @@ from tool_engine import (
 )
 
 BOUND = 60.0
-SOON = 5.0
+SOON = 30.0
 """Seconds in which what is to happen at once has happened, on a busy machine too."""
 PLACES = {
     "here": {},

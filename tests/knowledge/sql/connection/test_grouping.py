@@ -12,7 +12,7 @@ from tool_engine.knowledge.sql.connection import grouping
 from tool_engine.knowledge.sql.connection.database_errors import BadRowsError, BusyError
 from tool_engine.knowledge.sql.connection.grouping import Change, ChangeQueue
 
-BOUND = 5.0
+BOUND = 20.0
 
 
 class File:
