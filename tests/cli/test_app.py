@@ -92,7 +92,9 @@ def test_version(command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -
     [
         (("lst",), "did you mean 'list'"),
         (("show",), "missing argument 'NAME'; for example: tool-engine show "),
-        (("list", "--nope"), "there is no option '--nope'"),
+        (("list", "--nope"), "there is no option '--nope'; there are: --category, "),
+        (("watch", "--interval", "0"), "there is no option '--interval'; there are: --json"),
+        (("mcp", "serve", "--transport", "x"), "there is no option '--transport'"),
         (("call", "echo", "message=x", "--timeout", "soon"), "--timeout"),
         (("batch", "x.json", "--max-parallel", "0"), "--max-parallel"),
     ],
@@ -108,6 +110,25 @@ def test_a_wrong_command_line_is_a_usage_error(
     as_json = command(*words, "--json")
     assert (as_json.code, as_json.err) == (2, "")
     assert as_json.json["error"]["type"] == "usage_error"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("task", "status", "x"), "show"),
+        (("task", "stop", "x"), "cancel"),
+        (("task", "shw", "x"), "show"),
+        (("sessions", "reject", "x"), "refuse"),
+        (("sessions", "rm", "x"), "delete"),
+        (("mcp", "servers"), "list"),
+    ],
+)
+def test_a_word_behind_a_command_that_is_not_there(
+    command: Callable[..., Any], words: tuple[str, ...], meant: str
+) -> None:
+    ended = command(*words)
+    assert ended.code == 2
+    assert f"did you mean {meant!r}?" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -132,7 +153,18 @@ def test_an_option_on_the_wrong_side_of_the_command(
 
 @pytest.mark.parametrize(
     ("word", "meant"),
-    [("run", "call"), ("Exec", "call"), ("ls", "list"), ("lst", "list"), ("prun", "prune")],
+    [
+        ("run", "call"),
+        ("Exec", "call"),
+        ("ls", "list"),
+        ("lst", "list"),
+        ("prun", "prune"),
+        ("explain", "show"),
+        ("approvals", "sessions"),
+        ("logs", "history"),
+        ("check", "validate"),
+        ("completion", "--install-completion"),
+    ],
 )
 def test_a_command_that_is_not_there(command: Callable[..., Any], word: str, meant: str) -> None:
     """The command that was meant is named; what removes something is no guess."""

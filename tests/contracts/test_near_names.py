@@ -97,6 +97,13 @@ def _say_of_settings(text: str) -> None:
         run(["--directory", folder, "list"])
 
 
+def _show_broken(name: str) -> None:
+    """What a command line says of a name beside a file that could not be loaded."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "broken.yaml").write_text("name: broken\n")
+        run(["--tools", folder, "--records", "none", "show", name])
+
+
 def _asked(text: str) -> None:
     """What a conversation at a terminal says."""
     raise LookupError(answer_command(cast("ToolSession", None), text))
@@ -286,6 +293,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ),
     # The command line.
     ("cli/failures.py", output("show", "Calculator"), "calculator"),
+    ("cli/broken.py", of(_show_broken, "Brokn"), "broken"),
     ("cli/files/new_command.py", output("new", "x", "--kind", "SQL"), "sql_query"),
     ("cli/failures.py", output("list", "--category", "HTTP"), "http"),
     ("cli/failures.py", output("lint", "Calculator"), "calculator"),

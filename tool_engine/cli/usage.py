@@ -6,12 +6,13 @@ typer says what it did not understand; here each of its messages gets the words 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import typer
 
-from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.cli.failures import suggest_name
+from tool_engine.model.checks.nearness import find_nearest, suggest_near
 
 _NO_COMMAND: Final = re.compile(r"No such command '([^']*)'")
 _EXTRA: Final = re.compile(r"Got unexpected extra arguments? \((.*)\)|.*\((.*)\)", re.DOTALL)
@@ -19,10 +20,33 @@ _EXAMPLE: Final = re.compile(r"Example: (.+?)(?:\n\n|\Z)", re.DOTALL)
 _MEANT: Final = {
     **dict.fromkeys(("run", "exec", "execute", "invoke"), "call"),
     **dict.fromkeys(("ls", "tools"), "list"),
+    **dict.fromkeys(("check", "verify"), "validate"),
+    **dict.fromkeys(("create", "add", "generate"), "new"),
+    **dict.fromkeys(("describe", "info", "inspect", "explain"), "show"),
+    **dict.fromkeys(("find", "grep"), "search"),
+    **dict.fromkeys(("log", "logs", "records", "calls"), "history"),
+    **dict.fromkeys(("replay", "tune"), "simulate"),
+    **dict.fromkeys(("approvals", "approve", "pending"), "sessions"),
+    **dict.fromkeys(("start", "server", "http", "studio"), "serve"),
+    **dict.fromkeys(("settings", "env"), "config"),
+    "completion": "--install-completion",
     "help": "--help",
     "version": "--version",
 }
 """Words of other programs for the commands of this one."""
+_MEANT_STEPS: Final = {
+    **dict.fromkeys(("status", "get", "info", "result"), "show"),
+    **dict.fromkeys(("stop", "kill", "abort"), "cancel"),
+    **dict.fromkeys(("run", "begin", "new"), "start"),
+    **dict.fromkeys(("reject", "deny", "no"), "refuse"),
+    **dict.fromkeys(("accept", "allow", "yes"), "approve"),
+    **dict.fromkeys(("rm", "remove"), "delete"),
+    **dict.fromkeys(("setup", "config"), "install"),
+    **dict.fromkeys(("ls", "tasks", "servers"), "list"),
+}
+"""The same for the words behind `task`, `sessions` and `mcp`."""
+_MOST_LISTED: Final = 16
+"""Options that a message lists."""
 _REMOVING: Final = ("prune",)
 
 
@@ -57,8 +81,24 @@ def _suggest_command(name: str, commands: Iterable[str]) -> str:
 def _explain_option(error: Any, context: Any, words: Sequence[str]) -> str:
     name: str = error.option_name
     known = _list_options(context.command)
-    cure = _suggest_place(name, context, words) or suggest_near(name, known)
+    cure = _suggest_place(name, context, words) or suggest_option(name, known)
     return f"there is no option {name!r}{cure}"
+
+
+def suggest_step(step: str, known: Collection[str]) -> str:
+    """Return the word behind a command that was meant, or else all of them."""
+    meant = _MEANT_STEPS.get(step.lower())
+    return f"; did you mean {meant!r}?" if meant in known else suggest_name(step, known)
+
+
+def suggest_option(name: str, known: Collection[str]) -> str:
+    """Return the option that was meant, or else all of them, where they are few."""
+    # Without the dashes, which are alike in all.
+    names = {each.lstrip("-"): each for each in known}
+    if near := find_nearest(name.lstrip("-"), names):
+        return f"; did you mean {names[near]!r}?"
+    listed = [each for each in known if each.startswith("--") and each != "--help"]
+    return f"; there are: {', '.join(sorted(listed))}" if len(listed) <= _MOST_LISTED else ""
 
 
 def _suggest_place(name: str, context: Any, words: Sequence[str]) -> str:

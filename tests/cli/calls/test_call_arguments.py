@@ -112,7 +112,7 @@ def test_options_and_an_object_are_arguments(words: list[str], arguments: object
     [
         (["--txet", "a"], r"'--txet' is no option, and no parameter.*did you mean '--text'\?$"),
         (["--time-out", "1"], r"did you mean '--timeout'\?$"),
-        (["--zzz"], r"see tool-engine call --help$"),
+        (["--zzz"], r"there are: --"),
         (["--text"], r"'--text' has no value; write text=value$"),
         (["--count", "x"], r"write count=5$"),
         (['{"text": "a"', "count=2"], "not JSON"),

@@ -27,6 +27,7 @@ from tool_engine.catalog.definition.foreign_words import (
     meant_type,
     schema_cure,
 )
+from tool_engine.catalog.definition.keywords import KEYWORDS
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.catalog.yaml.scalars import UnreadableScalarError, resolve_plain
@@ -123,6 +124,11 @@ def _unknown_keys(
             yield Fault((*path, key), f"unknown key {key!r}", at_key=True, cure=MISPLACED_SCHEMA)
             continue
         near = meant_key(key, known)
+        if not near and key in KEYWORDS and "schema" in known and path:
+            # In other formats it stands here.
+            cure = f"write it in schema, as in `schema: {{{key}: ...}}`"
+            yield Fault((*path, key), f"unknown key {key!r}", at_key=True, cure=cure)
+            continue
         if not near and not path and key in definition_schema()["$defs"]["group"]["properties"]:
             cure = "add kind: group if this is a group of tools, or remove it"
             yield Fault((key,), f"{key} is a key of groups", at_key=True, cure=cure)

@@ -16,12 +16,13 @@ from tool_engine.cli.calls.call_command import print_result
 from tool_engine.cli.calls.caller import CALLER, find_approver
 from tool_engine.cli.calls.progress_line import ProgressLine, describe_progress
 from tool_engine.cli.console import json_text, make_console, plain, print_json
-from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.record_line import local_time
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import fact_table, make_table
+from tool_engine.cli.usage import suggest_step
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import TaskNotFoundError
 from tool_engine.model.call import ToolExecutionContext
@@ -119,7 +120,7 @@ def _read_step(words: list[str]) -> tuple[str, str, list[str]]:
     if step in _WORDS:
         raise CommandError(f"write `tool-engine task {step} {_WORDS[step]}`")
     known = [*_WORDS, "list"]
-    raise CommandError(f"task takes no {' '.join(words)!r}{suggest_name(step, known)}")
+    raise CommandError(f"task takes no {' '.join(words)!r}{suggest_step(step, known)}")
 
 
 async def _run_step(settings: Settings, request: Request, params: dict[str, Any]) -> int:

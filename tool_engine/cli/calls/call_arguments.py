@@ -19,11 +19,12 @@ from typing import Any, Final
 
 from tool_engine.cli.documents import parse_json, read_document, read_text
 from tool_engine.cli.failures import CommandError
-from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.cli.usage import suggest_option
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import HIDDEN, NO_SECRETS, OwnSecrets, is_secret_key, secrets_of
 
 _OPTIONS: Final = ("--params", "--timeout", "--json", "--tools", "--records", "--help")
+_SEE: Final = "; see tool-engine call --help"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}")
 _LONGEST_MEANT: Final = 40
 """Characters of a text that is written anew, as it may have been meant."""
@@ -155,8 +156,8 @@ def _rewrite_option(word: str, rest: deque[str], types: Mapping[str, str]) -> st
     name, equals, text = word.removeprefix("--").partition("=")
     key = name if name in types else name.replace("-", "_")
     if key not in types:
-        hint = suggest_near(word.partition("=")[0], [*_OPTIONS, *(f"--{each}" for each in types)])
-        cure = _place_before(f"--{name}") or hint or "; see tool-engine call --help"
+        known = [*(f"--{each}" for each in types), *_OPTIONS]
+        cure = _place_before(f"--{name}") or suggest_option(name, known) or _SEE
         raise CommandError(f"{f'--{name}'!r} is no option, and no parameter of the tool{cure}")
     if equals:
         return f"{key}={text}"

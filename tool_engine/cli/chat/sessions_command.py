@@ -16,12 +16,13 @@ import typer
 from tool_engine.approval.describe import describe, shown_fields
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.console import json_text, make_console, plain, print_json, visible
-from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
+from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.record_line import local_time
 from tool_engine.cli.records.recording import open_records
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import fact_table, make_table
+from tool_engine.cli.usage import suggest_step
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
 from tool_engine.model.session import SessionInfo
@@ -115,7 +116,7 @@ def _read_step(words: list[str]) -> tuple[str, str]:
     if step in _WORDS:
         raise CommandError(f"write `tool-engine sessions {step} {_WORDS[step]}`")
     raise CommandError(
-        f"sessions takes no {' '.join(words)!r}{suggest_name(step, [*_WORDS, *_ALONE])}"
+        f"sessions takes no {' '.join(words)!r}{suggest_step(step, [*_WORDS, *_ALONE])}"
     )
 
 

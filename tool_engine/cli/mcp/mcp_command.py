@@ -17,7 +17,7 @@ from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.open_requests import MOST
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.engines import load_app, wait_for_app
-from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
+from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.mcp.word_request import Request
 from tool_engine.cli.options import (
     HostsOption,
@@ -31,6 +31,7 @@ from tool_engine.cli.options import (
 )
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings, run_until_interrupted
+from tool_engine.cli.usage import suggest_step
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
@@ -154,7 +155,7 @@ def run_command(
     Example: tool-engine mcp serve --http 127.0.0.1:8931
     """
     if word not in _WORDS:
-        raise CommandError(f"there is no `mcp {word}`{suggest_name(word, _WORDS)}")
+        raise CommandError(f"there is no `mcp {word}`{suggest_step(word, _WORDS)}")
     settings = settings_of(ctx, tools, records, mcp_config)
     if word in _OF_SERVERS:
         request = Request(tuple(words or ()), tuple(name or ()), output, as_json)
