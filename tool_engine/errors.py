@@ -133,6 +133,8 @@ class RecordsUnavailableError(ToolEngineError):
     """The database of the records does not answer; the message says why."""
 
     error_type = "records_unavailable"
+    has_begun = False
+    """Whether a tool had begun: then the same request may do its work once more."""
 
 
 class MissingExtraError(ToolEngineError, ImportError):

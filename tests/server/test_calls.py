@@ -406,3 +406,32 @@ async def test_a_long_result_is_written_in_a_thread(
     assert answer.json["output"] == {"result": rows}
     assert threads
     assert threading.main_thread() not in threads
+
+
+async def test_what_is_asked_for_calls_of_others(
+    service: Service, ann: Client, engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As much as for one that never was, so that the time says nothing."""
+    bob = service.client("bob")
+    ended = (await ann.call("add", a=1, b=2)).json["metadata"]["call_id"]
+    (record,) = await engine.query_call_records(call_id=ended)
+    alive, task = await start_endless(engine, ann)
+    query, asked = engine.query_call_records, []
+
+    async def note(**filters: Any) -> Any:
+        found = await query(**filters)
+        asked.append((filters["caller_id"], found))
+        return found
+
+    monkeypatch.setattr(engine, "query_call_records", note)
+    paths = [f"calls/{each}" for each in (ended, alive, f"{ended}0")]
+    paths += [f"records/{each}" for each in (record.record_id, f"{record.record_id}0")]
+    for path in paths:
+        asked.clear()
+        answer = await bob.get(f"/v1/{path}")
+        assert answer.status == 404
+        shown = path.rpartition("/")[2]
+        assert answer.json["detail"] == f"there is no {path.partition('s/')[0]} {shown!r}"
+        assert asked == [("bob", [])]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

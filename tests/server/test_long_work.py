@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.background.test_restarts import die
 from tests.server.conftest import Client, Service, served
-from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
+from tool_engine import TaskNotFoundError, ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.server import create_app
 from tool_engine.server.app import App
 
@@ -88,6 +89,73 @@ async def test_a_task_that_runs(service: Service, ann: Client, olga: Client) -> 
     assert ended["status"] == "cancelled"
     assert "enough" in ended["message"]
     assert (await ann.send("DELETE", path)).json["is_cancelled"] is False
+
+
+@pytest.mark.parametrize("records", [None, "sqlite"])
+async def test_what_is_asked_for_tasks_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: str | None
+) -> None:
+    """As much as for one that never was, so that the time says nothing: alive, ended, cancelled."""
+    url = None if records is None else f"sqlite:///{tmp_path / 'kept.db'}"
+    ann, bob = ToolExecutionContext("ann"), "bob"
+    async with ToolEngine(ToolEngineConfig(records=url)) as engine:
+
+        @engine.tool(effect="read")
+        async def wait(seconds: float) -> float:
+            """Wait."""
+            await asyncio.sleep(seconds)
+            return seconds
+
+        ended = await engine.start("wait", {"seconds": 0}, ann)
+        await ended.wait(BOUND)
+        alive = await engine.start("wait", {"seconds": 60}, ann)
+        storage: Any = engine.tasks._storage  # type: ignore[attr-defined]
+        asked: list[Any] = []
+        get = storage.get
+
+        async def note(task_id: str, *owner: str | None) -> Any:
+            found = await get(task_id, *owner)
+            asked.append((owner, found))
+            return found
+
+        monkeypatch.setattr(storage, "get", note)
+        for task_id in (ended.id, alive.id, "0" * 32):
+            for work in (engine.tasks.get, engine.tasks.cancel):
+                asked.clear()
+                with pytest.raises(TaskNotFoundError, match=task_id):
+                    await work(task_id, bob)
+                assert asked == [((bob,), None)]
+        monkeypatch.setattr(storage, "get", get)
+        assert await (await engine.tasks.get(alive.id, "ann")).cancel()
+
+
+async def test_a_start_that_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client is asked to send again only what has not begun."""
+    async with ToolEngine(ToolEngineConfig(records=f"sqlite:///{tmp_path / 'kept.db'}")) as engine:
+        ran: list[int] = []
+
+        @engine.tool
+        async def pay(amount: int) -> int:
+            """Pay."""
+            ran.append(amount)
+            return amount
+
+        async with served(create_app(engine)) as service:
+            client = service.client(None)
+            assert (await start(client, "pay", arguments={"amount": 1})).status == 202
+            file: Any = engine.store.storage._database._database  # type: ignore[attr-defined]
+            commit = file._commit_work
+
+            def fail(work: Any) -> Any:
+                raise sqlite3.OperationalError("disk I/O error")
+
+            monkeypatch.setattr(file, "_commit_work", fail)
+            answers = [await start(client, "pay", arguments={"amount": each}) for each in (2, 3)]
+            monkeypatch.setattr(file, "_commit_work", commit)
+    assert [each.status for each in answers] == [503, 503]
+    assert ["retry-after" in each.headers for each in answers] == [False, True]
+    assert ["had begun" in each.json["detail"] for each in answers] == [True, False]
+    assert ran == [1, 2]
 
 
 async def test_pages(ann: Client) -> None:

@@ -280,13 +280,14 @@ class EngineTasks:
         try:
             await self._writer.keep_new(kept)
         except RecordsUnavailableError as error:
-            # From here on its record is one as of any call. Should the database have the task after
-            # all, what that says of it counts.
+            # Its record is one as of any call. Should the database have the task, it decides.
             kept.is_late = True
             self._live.pop(kept.state.id, None)
             reason = f"{error}; its tool had begun: check what it did before you start it again"
             run.end(Refusal(error.error_type, reason))
-            raise RecordsUnavailableError(reason) from error
+            refused = RecordsUnavailableError(reason)
+            refused.has_begun = True
+            raise refused from error
         finally:
             self._storage.release_record(kept.state.id)
 
@@ -306,8 +307,8 @@ class EngineTasks:
             TaskNotFoundError: There is none, or it is that of another owner.
             RecordsUnavailableError: The database does not answer.
         """
-        kept = await self._find_kept(task_id)
-        if kept is None or owner not in (None, kept.state.owner):
+        kept = await self._find_kept(task_id, owner)
+        if kept is None:
             raise _missing_error(task_id)
         await self._describe_wait(kept)
         return TaskHandle(self, kept)
@@ -370,8 +371,8 @@ class EngineTasks:
             TaskNotFoundError: There is none, or it is that of another owner.
             RecordsUnavailableError: The database does not answer.
         """
-        kept = await self._find_kept(task_id)
-        if kept is None or owner not in (None, kept.state.owner):
+        kept = await self._find_kept(task_id, owner)
+        if kept is None:
             raise _missing_error(task_id)
         return await self.cancel_kept(kept, reason)
 
@@ -514,15 +515,18 @@ class EngineTasks:
         if not (kept.state.is_final or self.feeding.runner.has_run(kept)):
             kept.take_state(now.state)
 
-    async def _find_kept(self, task_id: str) -> KeptTask | None:
+    async def _find_kept(self, task_id: str, owner: str | None = None) -> KeptTask | None:
+        """Return a task; one of another owner is looked for as one that never was."""
         if not isinstance(task_id, str):
             return None
         kept = self._live.get(task_id)
+        if kept is not None and owner not in (None, kept.state.owner):
+            return await self._storage.get(task_id, owner)
         if kept is not None and not (kept.state.is_final and kept.is_kept):
             await self._look_again(kept)
             return kept
         # One that has ended may have been forgotten meanwhile, also by another engine.
-        found = await self._storage.get(task_id)
+        found = await self._storage.get(task_id, owner)
         if found is None:
             self._live.pop(task_id, None)
             return None

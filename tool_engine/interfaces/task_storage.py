@@ -44,8 +44,8 @@ class TaskStorage(Protocol):
     def put_nowait(self, task: KeptTask) -> KeptTask | None:
         """Do the same where it takes no time; None: it takes some, and nothing was done."""
 
-    async def get(self, task_id: str) -> KeptTask | None:
-        """Return a task, or None."""
+    async def get(self, task_id: str, owner: str | None = None) -> KeptTask | None:
+        """Return a task, or None; with an owner, one of others is none, and takes as long."""
 
     async def get_by_key(self, owner: str, key: str) -> KeptTask | None:
         """Return the task that an owner has started with a key, or None."""

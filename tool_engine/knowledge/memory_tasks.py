@@ -70,9 +70,10 @@ class MemoryTaskStorage:
             self._note_end(task)
         return task
 
-    async def get(self, task_id: str) -> KeptTask | None:
-        """Return a task, or None."""
-        return self._tasks.get(task_id)
+    async def get(self, task_id: str, owner: str | None = None) -> KeptTask | None:
+        """Return a task, or None; with an owner, one of others is none."""
+        found = self._tasks.get(task_id)
+        return found if found is not None and owner in (None, found.state.owner) else None
 
     async def get_by_key(self, owner: str, key: str) -> KeptTask | None:
         """Return the task that an owner has started with a key, or None."""

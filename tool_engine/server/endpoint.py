@@ -125,7 +125,9 @@ def _explain_failure(error: Exception, operation: str) -> Problem:
     if isinstance(error, Problem):
         return error
     if isinstance(error, EngineClosedError | RecordsUnavailableError):
-        return Problem(503, "not-available", str(error), retry_after=1.0)
+        # A client that sends again what has begun would have it done twice.
+        pause = None if getattr(error, "has_begun", False) else 1.0
+        return Problem(503, "not-available", str(error), retry_after=pause)
     if isinstance(error, TaskConflictError):
         # The draft of the header proposes 422, which says here that a body does not fit.
         return Problem(409, "key-of-another-request", str(error))

@@ -128,9 +128,10 @@ class SQLTaskStorage:
     def put_nowait(self, task: KeptTask) -> None:
         """Do nothing: a database takes its time."""
 
-    async def get(self, task_id: str) -> KeptTask | None:
-        """Return a task, or None."""
-        found = await self._read_rows(_load_sql().select_task(_as_text(task_id)))
+    async def get(self, task_id: str, owner: str | None = None) -> KeptTask | None:
+        """Return a task, or None; with an owner, one of others is none."""
+        named = None if owner is None else _hash_owner(owner)
+        found = await self._read_rows(_load_sql().select_task(_as_text(task_id), named))
         return _task_of(found[0]) if found else None
 
     async def get_by_key(self, owner: str, key: str) -> KeptTask | None:

@@ -97,9 +97,10 @@ def has_open() -> Select[Any]:
     return select(or_(free, taken))
 
 
-def select_task(task_id: str) -> Select[Any]:
-    """One task."""
-    return select(*_ROW).where(tasks.c.task_id == task_id)
+def select_task(task_id: str, owner: str | None) -> Select[Any]:
+    """One task; with an owner, if it is its own."""
+    found = select(*_ROW).where(tasks.c.task_id == task_id)
+    return found if owner is None else found.where(tasks.c.owner == owner)
 
 
 def select_by_key(owner: str, key: str | None) -> Select[Any]:
