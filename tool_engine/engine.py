@@ -20,7 +20,7 @@ from tool_engine.calls.call import name_engine, name_process
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.home_loop import at_home
 from tool_engine.calls.pipeline import Pipeline
-from tool_engine.calls.plan import Planner
+from tool_engine.calls.planner import Planner
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.code.decorator import ToolDecorator
 from tool_engine.catalog.generations import Generations, GenerationsView, ReloadChanges

@@ -568,6 +568,6 @@ async def test_nothing_is_free_once_the_engine_is_closed(
     scope = AnsweringAtOnce(True)
     context = ToolExecutionContext(scope=scope)
     assert (await engine.execute("pay", None, context)).is_success
-    engine._pipeline.consents.close()
+    engine._pipeline.close()
     assert (await engine.execute("pay", None, context)).error_type == "engine_closed"
     assert payments.made == [None]

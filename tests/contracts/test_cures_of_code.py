@@ -268,7 +268,7 @@ CALLS: list[tuple[str, Any, str, Any, str]] = [
      function("later", is_apart=True), "x"),
     (PYTHON + "worker.py: write to stdout or stderr, not to other open files",
      function("loud", is_apart=True), "", function("said", is_apart=True), ""),
-    ("calls/plan.py: register it with engine.register_executor(…, ...) or correct entry.handler",
+    ("calls/planner.py: register it with engine.register_executor(…, ...) or correct entry.handler",
      {"type": "custom", "handler": "ech"}, "", {"type": "builtin", "handler": "echo"}, ""),
 ]  # fmt: skip
 

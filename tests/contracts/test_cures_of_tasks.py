@@ -37,7 +37,7 @@ OF_PROGRAM = (
     "in your program"
 )
 ONE_KEY = "background/tasks.py: use one key for one call"
-REQUIRED = "calls/plan.py: start it with engine.start(…, ...)"
+REQUIRED = "calls/planner.py: start it with engine.start(…, ...)"
 LISTED = "cli/background/task_command.py: `tool-engine task` lists those that are"
 NAMED = (
     "cli/background/task_command.py: name one with --records URL or the variable "

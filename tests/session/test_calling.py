@@ -26,7 +26,7 @@ from tool_engine.session.reading.presentation import Presentation
 from tool_engine.session.variables.call_variables import UnmadeCall
 
 MOST_CALLS = 56
-MOST_FILES = 24
+MOST_FILES = 20
 
 
 @pytest.fixture

@@ -72,27 +72,6 @@ class Consents:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._expire_clock, clock, loop)
 
-    def is_free(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> bool:
-        """Return True if a call may run at once, without any check.
-
-        One that may share a run never does.
-        """
-        if plan.is_shared:
-            return False
-        scope = call.context.scope
-        if scope is None:
-            return not plan.needs_consent
-        find = getattr(scope, "is_free", None)
-        # For a call that came through another engine, the engine of its tool must be passed on.
-        if find is None or self._is_closed or call.above is not None:
-            return False
-        try:
-            return find(call.call_id, plan.tool, arguments) is True
-        except BaseException as error:  # the consent that follows reports what is wrong
-            if ends_caller(error):
-                raise
-            return False
-
     def is_guest(self, call: Call) -> bool:
         """Return True if another engine's tool makes a call for a foreign conversation."""
         if call.above is None or call.context.scope is None:

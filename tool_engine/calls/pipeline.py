@@ -42,7 +42,8 @@ from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.calls.overdue import OverdueWork
-from tool_engine.calls.plan import Plan, Planner
+from tool_engine.calls.plan import Plan
+from tool_engine.calls.planner import Planner
 from tool_engine.calls.present import QUEUED, PresentCalls, StoppedError, Wait
 from tool_engine.calls.progress import take_report
 from tool_engine.calls.retrying import Retries
@@ -199,7 +200,7 @@ class Pipeline:
             call, plan, arguments = begun.call, begun.plan, begun.arguments
         request, asked = plan.request, context._task or self._controller  # noqa: SLF001 - its own
         if (context is not ANONYMOUS or plan.is_special) and call.held is None:
-            if begun is None and not self.consents.is_free(call, plan, arguments):
+            if begun is None and not plan.is_free(call, arguments):
                 plan, arguments = await self._prepare_call(call, params, packed, arguments, parent)
                 if call.result is not None:
                     return call.result

@@ -1,53 +1,164 @@
 """Which decisions about a tool are the same for all of its calls?
 
-Everything that is the same for all calls of a definition is worked out once and kept until the
-next reload or registration.
+What it asks the controller for, whether it needs consent, how arguments are accepted, and how the
+value that it returns becomes an output that holds what the tool declares.
 """
 
 from __future__ import annotations
 
-import itertools
-import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
 from tool_engine.admission.request import AdmissionRequest, tool_key_of
-from tool_engine.backends.local import LocalBackend
-from tool_engine.calls.failure import Failure
-from tool_engine.calls.returned_value import UNCHECKED, Readying, choose_readying
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.executor_registry import ExecutorRegistry
-from tool_engine.interfaces import ExecutionBackend, Slot, ToolExecutor
+from tool_engine.interfaces import Slot, ToolExecutor
+from tool_engine.knowledge.cut_list import keep_packed_beginning
 from tool_engine.knowledge.entry import secret_names
-from tool_engine.knowledge.snapshot import keep_output
+from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, keep_beginning, pack_plain, take_snapshot
 from tool_engine.model.call import ToolExecutionContext, ValidationError, ValidationResult
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.json.plain import name_of
-from tool_engine.model.permission import ExecutionPolicy, Permission
+from tool_engine.model.json.output import PLAIN, as_output
+from tool_engine.model.json.weighing import measure_packed
+from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.settings.concurrency import CollisionPolicy
 from tool_engine.model.tool import RetryPolicy, Tool
-from tool_engine.redaction import words_of
-from tool_engine.validation import ToolParameterValidator
+from tool_engine.output.limited import LimitedOutput
+from tool_engine.output.plain import (
+    LONG,
+    check_unfolding,
+    may_take_long,
+    plain_at_once,
+    plain_output,
+)
+from tool_engine.validation.output import OutputCheck, OutputMismatchError, check_for
 
-_Accept = Callable[[Any, bytes], dict[str, Any] | None]
-_Explain = Callable[[Any], ValidationResult]
-_Misfits = Callable[[dict[str, Any]], list[ValidationError]]
+Accept = Callable[[Any, bytes], dict[str, Any] | None]
+Explain = Callable[[Any], ValidationResult]
+Ready = tuple[LimitedOutput | None, dict[str, Any], bytes]
+"""The limited output, if there are limits; the output; and what the record keeps of it."""
+Note = Callable[[list[ValidationError]], None]
+"""Takes what differs in an output that is returned all the same."""
+_ATOMS: Final = PLAIN - {list}
+_SHORT: Final = _ATOMS - {str}
+_AT_ONCE: Final = 16_384
+"""Bytes of an output that is checked on the event loop; a larger one is checked in a thread."""
 _SHARED: Final = CollisionPolicy.SINGLE_FLIGHT
 
 
-class PlacedExecutor:
-    """Runs tools with `executor` where `backend` runs them."""
+class Readying(NamedTuple):
+    """How the values of one tool become outputs."""
 
-    def __init__(self, executor: ToolExecutor, backend: ExecutionBackend) -> None:
-        self._function = backend.function_for(executor)
+    at_once: Callable[[Any], Ready | None]
+    """Returns the output; None: `in_thread` makes it."""
+    in_thread: Callable[[Note, Any], Ready]
+    """Makes the output of any value, or raises why there is none; may take its time."""
 
-    async def execute(
-        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
-    ) -> Any:
-        return await self._function(tool, params, context)
+
+def ready_at_once(  # noqa: PLR0911 - the shortest way out of each kind of value
+    value: Any,
+) -> Ready | None:
+    """Return a tool's value as its output and as its record keeps it.
+
+    None if a part of it must be asked for its JSON form, or has none, or that is perhaps very
+    large: see `ready_in_thread`.
+    """
+    if (kind := type(value)) in _SHORT:
+        short = {"result": value}
+        try:
+            return None, short, pack_plain(short)
+        except OverflowError:
+            return None, short, take_snapshot(short)
+    returned = value
+    if kind is not dict:
+        if kind in PLAIN:
+            if kind is str and len(value) > LONG:
+                return None
+            value = {"result": value}
+        elif kind is LimitedOutput:
+            return value, value.output, value.kept.result
+    try:
+        output: dict[str, Any] = value if type(value) is dict else as_output(value)
+        if kind not in _ATOMS and may_take_long(output):
+            return None
+        kept = pack_plain(output)
+    except Exception:  # noqa: BLE001 - foreign objects raise anything
+        plain = plain_at_once(returned)
+        return None if plain is None else (None, plain, take_snapshot(plain))
+    # Cut while the value is at hand: reading it back would take many times as long.
+    return None, output, kept if len(kept) <= MAX_SNAPSHOT else keep_packed_beginning(output, kept)
+
+
+def ready_in_thread(note: Note, value: Any) -> Ready:
+    """Do the same as `ready_at_once` for large values, and other classes, whose code runs.
+
+    Raises:
+        ToolExecutionError: Something in it has no form in JSON.
+    """
+    del note
+    check_unfolding(value)
+    if (ready := _ready_in_pieces(value)) is not None:
+        return ready
+    output = plain_output(value)
+    check_unfolding(output)
+    return None, output, take_snapshot(output)
+
+
+def _ready_in_pieces(value: Any) -> Ready | None:
+    """Do the same as `ready_at_once`, while others have their turn; None: it is for other means."""
+    try:
+        output = as_output(value)
+        size = measure_packed(output)
+        kept = pack_plain(output) if size <= MAX_SNAPSHOT else keep_beginning(output, size)
+    except Exception:  # noqa: BLE001 - foreign objects raise anything
+        return None
+    return None, output, kept
+
+
+UNCHECKED: Final = Readying(ready_at_once, ready_in_thread)
+
+
+def choose_readying(tool: Tool) -> Readying:
+    """Return how the tool's values become outputs; only what it declares is checked.
+
+    Raises:
+        ValueError: What it declares cannot be compiled.
+    """
+    check = None if tool.output_mode == "off" else check_for(tool.output)
+    if check is None:
+        return UNCHECKED
+    held = _HeldOutput(check, is_enforced=tool.output_mode != "warn")
+    return Readying(held.ready_at_once, held.ready_in_thread)
+
+
+class _HeldOutput:
+    def __init__(self, check: OutputCheck, *, is_enforced: bool) -> None:
+        self._check = check
+        self._is_enforced = is_enforced
+
+    def ready_at_once(self, value: Any) -> Ready | None:
+        """Return the output if it is small and holds; the rest is found out in a thread."""
+        ready = ready_at_once(value)
+        if ready is None or len(ready[2]) > _AT_ONCE or ready[0] is not None:
+            return None
+        try:
+            return ready if self._check.holds(ready[1]) else None
+        except Exception:  # noqa: BLE001 - what is no JSON yet, foreign objects too, raises anything
+            return None
+
+    def ready_in_thread(self, note: Note, value: Any) -> Ready:
+        """Return the output of any value.
+
+        Raises:
+            ToolExecutionError: It has no form in JSON, or is not what was declared.
+        """
+        # What has been limited is held to the declaration as it was before it was cut.
+        ready = ready_at_once(value) or ready_in_thread(note, value)
+        found = self._check.find_misfits(ready[1])
+        if found and self._is_enforced:
+            raise OutputMismatchError(found, ready[2])
+        if found:
+            note(found)
+        return ready
 
 
 class Placing(NamedTuple):
@@ -93,8 +204,8 @@ class Plan:
     def __init__(
         self,
         tool: Tool,
-        accept: _Accept,
-        explain: _Explain,
+        accept: Accept,
+        explain: Explain,
         executor: ToolExecutor | None,
         placing: Placing,
         timeout: float,
@@ -151,6 +262,27 @@ class Plan:
         }
         """The metadata of a call that ran at once; to copy it costs half of making it."""
 
+    def is_free(self, call: Any, arguments: dict[str, Any]) -> bool:
+        """Return True if a `Call` may run at once, without any check.
+
+        One that may share a run never does.
+        """
+        if self.is_shared:
+            return False
+        scope = call.context.scope
+        if scope is None:
+            return not self.needs_consent
+        find = getattr(scope, "is_free", None)
+        # For a call that came through another engine, the engine of its tool must be passed on.
+        if find is None or call.above is not None:
+            return False
+        try:
+            return find(call.call_id, self.tool, arguments) is True
+        except BaseException as error:  # the consent that follows reports what is wrong
+            if ends_caller(error):
+                raise
+            return False
+
     def choose_request(
         self,
         config: ConcurrencyConfig,
@@ -179,196 +311,5 @@ class Plan:
         return self.request.for_caller(config, context, key, parent or None)
 
 
-def _accept_convertible(accept: _Accept, misfits: _Misfits) -> _Accept:
-    """Return `accept`, except for arguments that the tool's function cannot take."""
-
-    def accept_converting(params: Any, packed: bytes) -> dict[str, Any] | None:
-        arguments = accept(params, packed)
-        return None if arguments is None or misfits(arguments) else arguments
-
-    return accept_converting
-
-
-def _explain_misfits(explain: _Explain, misfits: _Misfits) -> _Explain:
-    def explain_converting(params: Any) -> ValidationResult:
-        result = explain(params)
-        found = misfits(result.validated_params) if result.is_valid else []
-        return (
-            replace(result, is_valid=False, errors=found, validated_params={}) if found else result
-        )
-
-    return explain_converting
-
-
 def _accept_nothing(params: Any, packed: bytes) -> None:
     del params, packed
-
-
-class _Numbers:
-    """Numbers for objects, never reused, unlike their places in memory."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[int, Any]] = {}
-        self._next = itertools.count(1)
-
-    def of(self, thing: object) -> int:
-        place = id(thing)
-        if place not in self._known:
-            self._known[place] = next(self._next), self._hold_number(thing, place)
-        return self._known[place][0]
-
-    def _hold_number(self, thing: object, place: int) -> object:
-        known = self._known
-        try:
-            return weakref.ref(thing, lambda _: known.pop(place, None))
-        except TypeError:
-            # Kept, lest another object get its number.
-            return thing
-
-
-class Planner:
-    def __init__(
-        self,
-        validator: ToolParameterValidator,
-        registry: ExecutorRegistry,
-        local: LocalBackend,
-        backend: ExecutionBackend,
-        config: Callable[[], ConcurrencyConfig],
-        generation: Callable[[], int] = int,
-        find: Callable[[str], Tool | None] | None = None,
-    ) -> None:
-        self._validator = validator
-        self._registry = registry
-        self.explain_place = registry.places.explain_call
-        self._local = local
-        self._backend = backend
-        self._config = config
-        self._generation = generation
-        self._find = find
-        self._numbers = _Numbers()
-
-    def plan(self, tool: Tool, own: ToolExecutor | None = None) -> Plan:
-        """Return the plan for calls of `tool`, which `own` or its handler's executor runs."""
-        compiled = self._validator.compiled(tool)
-        runs = own or self._registry.resolve(tool)
-        tool = _with_consent(tool, runs)
-        accept: _Accept = compiled.accept_packed
-        explain: _Explain = compiled.explain
-        if (misfits := getattr(runs, "misfits", None)) is not None:
-            accept, explain = (
-                _accept_convertible(accept, misfits),
-                _explain_misfits(explain, misfits),
-            )
-        executor, placing = self._choose_place(tool, runs)
-        return Plan(
-            tool,
-            accept,
-            explain,
-            executor,
-            placing,
-            tool.timeout or self._config().default_timeout,
-            AdmissionRequest.for_tool(tool, self._config(), self._owner_of(tool, own)),
-            self._generation(),
-            runs,
-            _choose_readying(tool),
-        )
-
-    def _choose_place(
-        self, tool: Tool, runs: ToolExecutor | None
-    ) -> tuple[ToolExecutor | None, Placing]:
-        """Choose where a tool runs; the limits on its results hold wherever that is."""
-        if runs is None:
-            return None, Placing(None, leaves_on_cancel=False)
-        here, given = self._local, self._backend
-        for backend in (given, self._registry.places.find(getattr(runs, "isolation", None))):
-            if backend is None or backend is here:
-                continue
-            if (placed := self._place_elsewhere(backend, tool, runs)) is not None:
-                return placed
-        executor = self._limit_output(tool, runs)
-        direct = getattr(executor, "direct", None)
-        leaves = here.leaves_on_cancel(runs)
-        return executor, Placing(here.function_for(executor), leaves, direct=direct)
-
-    def _place_elsewhere(
-        self, backend: ExecutionBackend, tool: Tool, runs: ToolExecutor
-    ) -> tuple[ToolExecutor, Placing] | None:
-        """Place a tool where the backend runs it; None: it does not take it.
-
-        Raises:
-            ToolExecutionError: The backend failed; the tool is not run here instead.
-        """
-        try:
-            if not backend.takes(runs, tool):
-                return None
-            executor = self._limit_output(tool, PlacedExecutor(runs, backend))
-            leaves = backend.leaves_on_cancel(runs)
-            return executor, Placing(executor.execute, leaves, is_elsewhere=True)
-        except BaseException as error:
-            if ends_caller(error):
-                raise
-            raise ToolExecutionError(
-                f"the backend {name_of(backend)} cannot say whether it runs {tool.name!r}: "
-                f"{words_of(error)}"
-            ) from error
-
-    def _owner_of(self, tool: Tool, own: ToolExecutor | None) -> int | None:
-        """Return the number of the executor of a conversation's own tool, for its counts."""
-        wants = tool.concurrency
-        is_counted = tool.rate or wants.breaker or wants.key or wants.collision is _SHARED
-        return None if own is None or not is_counted else self._numbers.of(own)
-
-    def _limit_output(self, tool: Tool, executor: ToolExecutor) -> ToolExecutor:
-        """Return the executor with the tool's `result` limits on its output."""
-        if tool.result is None or not tool.result.shapes_output:
-            return executor
-        reader = None if self._find is None else self._find("read_result")
-        # A note must not name a tool that the model does not see.
-        has_reader = reader is not None and reader.handler == reader.name and reader.is_enabled
-        # Most tools have no limits.
-        from tool_engine.output.shaping import shape_output
-
-        return shape_output(executor, tool.result, keep_output, has_reader=has_reader)
-
-    def find_obstacle(self, plan: Plan, context: ToolExecutionContext) -> Failure | None:
-        """Return why a call with right arguments cannot run; None: it can."""
-        tool = plan.tool
-        if plan.executor is None:
-            return self._unknown_executor(tool)
-        if tool.background != "required" or context.task is not None:
-            return None
-        return Failure(
-            "execution_rejected",
-            f"tool {tool.name!r} runs only as a task (background: required); start it with "
-            f"engine.start({tool.name!r}, ...)",
-        )
-
-    def _unknown_executor(self, tool: Tool) -> Failure:
-        """Return the failure of a tool whose handler is not registered."""
-        near = self._registry.nearest(tool.handler)
-        hint = f"; did you mean {near!r}?" if near else ""
-        return Failure(
-            "executor_not_found",
-            f"tool {tool.name!r} needs the executor {tool.handler!r}, which is unknown{hint}; "
-            f"register it with engine.register_executor({tool.handler!r}, ...) or correct "
-            "entry.handler",
-        )
-
-
-def _choose_readying(tool: Tool) -> Readying:
-    try:
-        return choose_readying(tool)
-    except ValueError as error:
-        raise ToolExecutionError(
-            f"the output that {tool.name!r} declares is no usable JSON Schema: {error}"
-        ) from error
-
-
-def _with_consent(tool: Tool, executor: ToolExecutor | None) -> Tool:
-    """Return the tool, which needs approval if its executor demands it."""
-    said = tool.permission or Permission()
-    is_free = said.execution in (None, ExecutionPolicy.AUTO)
-    if not is_free or not getattr(executor, "needs_consent", False):
-        return tool
-    asks = replace(said, execution=ExecutionPolicy.ASK_ALWAYS)
-    return replace(tool, permission=asks)

@@ -14,8 +14,7 @@ from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask, task_of
 from tool_engine.calls.call import Call, attempt_of, end_of
 from tool_engine.calls.ending import CallEnding
-from tool_engine.calls.plan import Plan
-from tool_engine.calls.returned_value import Ready
+from tool_engine.calls.plan import Plan, Ready
 from tool_engine.interfaces import AdmissionController, Slot
 from tool_engine.model.tool import RetryPolicy
 

@@ -49,9 +49,9 @@ from tool_engine.session.scope import (
     Called,
     ConversationParts,
     SessionScope,
-    Showing,
     refuse_changed,
 )
+from tool_engine.session.showing import Showing
 from tool_engine.session.toolbox.standing import Placed
 from tool_engine.session.toolbox.toolbox import Found
 from tool_engine.session.variables.references import (
@@ -118,7 +118,7 @@ class SessionCalls:
             parts.tools.find_own,
             parts.gate,
             parts.policy,
-            Showing(parts.tools, parts.caller, parts.policy, parts.results),
+            Showing(parts.tools, parts.caller.root_id, parts.policy, parts.results),
             parts.tools.source,
             parts.meter.line,
             parts.home,

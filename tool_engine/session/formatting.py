@@ -13,9 +13,9 @@ from typing import Any, Final
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.json.output import stand_in, to_text
+from tool_engine.model.json.plain import write_short
 from tool_engine.model.json.weighing import PIECE, is_written_at_once, write_in_pieces
 
-_SHORT: Final = 2**64
 LIMIT: Final = "limit"
 """The argument `limit`, which every tool takes without declaring it. U39."""
 
@@ -55,14 +55,6 @@ def text_in_pieces(value: Any) -> str:
         return to_text(value)
 
 
-def write_short(value: Any) -> str | None:
-    """Return the text of a plain text or number, else None."""
-    kind = type(value)
-    if kind is str and len(value) <= PIECE and value.isascii():
-        return value  # type: ignore[no-any-return] # of exactly this type
-    return str(value) if kind is int and -_SHORT < value < _SHORT else None
-
-
 def _write_pieces(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         text = str.__str__(value)
@@ -85,27 +77,3 @@ def write_part(value: Any) -> str:
         TypeError: The same, of a key.
     """
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=stand_in)
-
-
-def present_short(result: ToolExecutionResult, params: Any, limit: int) -> str | None:
-    """Return a short text or number as its whole text; None: it is not that simple.
-
-    Args:
-        result: The finished call of a tool that code does not present.
-        params: What the model sent.
-        limit: The most characters; 0 or -1: all.
-    """
-    if not result.is_success or type(params) is not dict or LIMIT in params:
-        return None
-    text = short_text(result.output)
-    return None if text is None or 0 < limit < len(text) else text
-
-
-def may_present_later(result: ToolExecutionResult, params: Any) -> bool:
-    """Return True if the texts of a result depend on nothing but its output and the limits.
-
-    Args:
-        result: The finished call of a tool that code does not present.
-        params: What the model sent.
-    """
-    return result.is_success and type(params) is dict and LIMIT not in params

@@ -19,7 +19,7 @@ from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import SHORT, is_quick
 from tool_engine.session.deferral import Deferred, finish_result, note_deferred
-from tool_engine.session.formatting import data_of, may_present_later, present_short
+from tool_engine.session.formatting import data_of
 from tool_engine.session.narrowing import find_limit, find_replies
 from tool_engine.session.parts import SessionParts
 from tool_engine.session.prompt.skills import READING
@@ -38,6 +38,8 @@ from tool_engine.session.reading.result import (
     hide_result,
     least_shown,
     make_session_result,
+    make_short_result,
+    may_present_later,
     withhold_result,
 )
 from tool_engine.session.scope import SessionScope
@@ -210,9 +212,9 @@ class ResultKeeper:
         Returns:
             A result whose text is short, or made when it is first read; None: it must be made now.
         """
-        text = present_short(result, params, limit)
-        if text is not None:
-            return make_session_result(result, tool_name, text, text)
+        short = make_short_result(result, tool_name, params, limit)
+        if short is not None:
+            return short
         if packed is None or not may_present_later(result, params):
             return None
         config = self._toolbox.config

@@ -19,7 +19,6 @@ from tool_engine.interfaces import Approver, ToolSource
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.session import check_session_id
 from tool_engine.session.bounds import Meter
-from tool_engine.session.caller import Caller
 from tool_engine.session.config import ToolCallConfig, as_config
 from tool_engine.session.deferral import Deferred
 from tool_engine.session.policy import SessionPolicy
@@ -30,6 +29,7 @@ from tool_engine.session.reading.presentation import (
 )
 from tool_engine.session.recent_secrets import RecentSecrets
 from tool_engine.session.repetition import RepetitionGuard
+from tool_engine.session.scope import Caller
 from tool_engine.session.session_storage import find_storage
 from tool_engine.session.tools import SessionTools
 from tool_engine.session.variables.labels import ReadLabels, ShownResults

@@ -1,4 +1,4 @@
-"""What does a session add to one of its calls, and to those that the call's tool makes?"""
+"""In whose name does a session's call run, and what is added to it and its inner calls?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import force_setattr as set_field
 
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.approval.principal import engine_asked
@@ -19,7 +20,9 @@ from tool_engine.interfaces import CallScope, ToolExecutor
 from tool_engine.interfaces.source import Source
 from tool_engine.knowledge.snapshot import TOO_DEEP, TRUNCATED
 from tool_engine.model.approval import ApprovalRequest, fingerprint_of
-from tool_engine.model.call import Refusal
+from tool_engine.model.call import Refusal, ToolExecutionContext
+from tool_engine.model.context_check import check_context
+from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.plain import copied
 from tool_engine.model.outcome import ErrorType
@@ -27,18 +30,22 @@ from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.session.bounds import InnerUse, Meter, find_reply_bounds
-from tool_engine.session.caller import Caller
-from tool_engine.session.narrowing import find_reply_marks
+from tool_engine.session.narrowing import find_replies, find_reply_marks
 from tool_engine.session.policy import SessionPolicy, find_reply_rules, hold_rules
+from tool_engine.session.showing import Showing
 from tool_engine.session.toolbox.standing import Placed
-from tool_engine.session.toolbox.toolbox import Found
+from tool_engine.session.toolbox.toolbox import Found, Toolbox
 from tool_engine.session.tools import SessionTools
 from tool_engine.session.variables.accepts import refuse_content, refuse_typing
-from tool_engine.session.variables.labels import ShownResults
 from tool_engine.session.variables.references import Expanded
 from tool_engine.sources.identity import engine_of, source_text
 from tool_engine.sources.owners import engine_of_inner, leaf_of
 
+_CALLER: Final = "conversation_agent"
+_copy: Final = ToolExecutionContext.__copy__
+"""Copies a context, without the detour of `copy.copy`."""
+_UNSET: Final = 30.0
+"""The default `timeout`, at which the tool's own timeout decides."""
 _NO_TOKENS: Final[Mapping[str, Any]] = MappingProxyType({})
 _NOT_ALL: Final = (TRUNCATED.encode(), TOO_DEEP.encode())
 _FOREIGN: Final = "source 0"
@@ -71,53 +78,115 @@ class Called(msgspec.Struct, eq=False):
     ask about its result, until something changes."""
 
 
-class Showing:
-    """Decide which tools and results a conversation may see.
-
-    `search_tools` and `read_result` know the whole engine. They must not show a tool that is off
-    in, or missing from, the conversation, nor a result that its model has not been shown; and what
-    is read carries the labels of the call that it came from.
+class Caller:
+    """The name in which one conversation calls, and its time.
 
     Args:
-        tools: Those of the conversation.
-        caller: In whose name its calls run.
-        policy: Decides which results need approval.
-        results: What became of its results.
+        session_id: Names the conversation.
+        agent_id: Who calls.
+        conversation_id: Of its calls.
+        principal: Who is behind it; empty: that of the session that it works for, or not known.
+        toolbox: Its tools, with its settings.
+        parent: That of the session that it works for.
     """
 
+    __slots__ = (
+        "_parent",
+        "_toolbox",
+        "_unnamed",
+        "agent_id",
+        "conversation_id",
+        "principal",
+        "session_id",
+    )
+
     def __init__(
-        self, tools: SessionTools, caller: Caller, policy: SessionPolicy, results: ShownResults
+        self,
+        session_id: str,
+        agent_id: str,
+        conversation_id: str,
+        principal: str,
+        toolbox: Toolbox,
+        parent: Caller | None,
     ) -> None:
-        self._tools = tools
-        self._caller = caller
-        self._policy = policy
-        self._results = results
+        self.session_id = session_id
+        self.agent_id = agent_id
+        self.conversation_id = conversation_id
+        self.principal: str = principal or ("" if parent is None else parent.principal)
+        self._toolbox = toolbox
+        self._parent = parent
+        self._unnamed = ToolExecutionContext(
+            caller_id=agent_id,
+            caller_type=_CALLER,
+            conversation_id=conversation_id,
+            session_id=session_id,
+        )
+        """The context of its own calls, without what differs between them."""
 
-    def find_tool(self, tool: Tool) -> Tool | None:
-        """Return an engine's tool as the model knows it, or None."""
-        names = self._tools.toolbox.shown_names(tool)
-        return next(filter(None, map(self._tools.get, names)), None)
+    @property
+    def is_alone(self) -> bool:
+        """Return True if the conversation works for no other one."""
+        return self._parent is None
 
-    def result_policy(self, tool: Tool) -> ResultPolicy:
-        """Return when a tool's result needs approval, whatever its arguments."""
-        return self._policy.result_policy(tool)
+    @property
+    def root_id(self) -> str:
+        """The id of the conversation that all others above it work for."""
+        return self.session_id if self._parent is None else self._parent.root_id
 
-    def find_labels(self, record: ToolCallRecord) -> frozenset[str] | Refusal:
-        """Return a result's labels, or why it may not be read."""
-        call_id = record.call_id or ""
-        # The contents of a result of an inner call, or of another process, are unknown here.
-        known = self._results.labels_of(call_id)
-        if known is not None and self._is_own(record) and not self._results.is_withheld(call_id):
-            return known
-        return Refusal(
-            ErrorType.RESULT_REJECTED.value,
-            f"the result of the call {record.call_id} was not shown in this conversation, and is "
-            "not read here: call the tool again",
+    def bind(
+        self,
+        context: ToolExecutionContext | None,
+        tool: Tool | None,
+        scope: CallScope,
+        *,
+        is_own: bool = False,
+        timeout: float | None = None,
+    ) -> ToolExecutionContext:
+        """Return a copy of a context that names the conversation.
+
+        Args:
+            context: Who calls, and within which limits; None: the conversation itself.
+            tool: What is called; None: it is not known.
+            scope: What the conversation adds to the call.
+            is_own: Whether only the conversation has the tool.
+            timeout: Its seconds where the caller says nothing; None: they are found.
+
+        Raises:
+            ConfigurationError: The context is none.
+        """
+        if context is None:
+            # A copy is not checked again: what is set in it was checked where it comes from.
+            made: ToolExecutionContext = _copy(self._unnamed)
+            set_field(made, "timeout", self.find_timeout(tool) if timeout is None else timeout)
+            set_field(made, "variables", {})
+            set_field(made, "scope", scope)
+            set_field(made, "_is_of_own", is_own)
+            return made
+        check_context(context)
+        seconds = context.timeout
+        if seconds is DEFAULT_TIMEOUT or seconds is None:
+            seconds = self.find_timeout(tool)
+        elif self._toolbox in find_replies():
+            seconds = min(seconds, self.find_timeout(tool))
+        is_anonymous = context.caller_id is None and context.caller_type == "unknown"
+        return msgspec.structs.replace(
+            context,
+            caller_id=self.agent_id if is_anonymous else context.caller_id,
+            caller_type=_CALLER if is_anonymous else context.caller_type,
+            conversation_id=context.conversation_id or self.conversation_id,
+            session_id=self.session_id,
+            timeout=seconds,
+            scope=scope,
+            _is_of_own=is_own,
         )
 
-    def _is_own(self, record: ToolCallRecord) -> bool:
-        root, made = self._caller.root_id, record.session_id or ""
-        return made == root or made.startswith(f"{root}/")
+    def find_timeout(self, tool: Tool | None) -> float:
+        """Return the seconds for a call whose caller says nothing."""
+        own, limit = None if tool is None else tool.timeout, self._toolbox.config.timeout
+        if own is not None:
+            limit = own if limit == _UNSET else min(own, limit)
+        # A helper has no more time than the session that it works for.
+        return limit if self._parent is None else min(limit, self._parent.find_timeout(tool))
 
 
 class ConversationParts(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.model.json.unpacking import LARGE, unpack_value
+from tool_engine.model.json.weighing import PIECE
 
 _MOST: Final = 1_000_001
 """Keys of a mapping that are read: one more than a call may carry."""
@@ -29,6 +30,8 @@ _Known = dict[int, tuple[Any, Any]]
 """id of an original -> its copy and the original, kept alive so that its id stays unique."""
 _CLASS_NAME: Final = type.__dict__["__name__"]
 _pack: Final = msgspec.msgpack.Encoder().encode
+_SHORT: Final = 2**64
+"""A number whose digits are counted is below it."""
 _IMMUTABLE: Final = frozenset((str, int, float, bool, type(None)))
 
 
@@ -187,3 +190,11 @@ def _copied_one_by_one(value: Any) -> Any:
     if kind is list:
         return [item if type(item) in _IMMUTABLE else _copied_one_by_one(item) for item in value]
     return deepcopy(value)
+
+
+def write_short(value: Any) -> str | None:
+    """Return the text of a plain text or number, else None."""
+    kind = type(value)
+    if kind is str and len(value) <= PIECE and value.isascii():
+        return value  # type: ignore[no-any-return] # of exactly this type
+    return str(value) if kind is int and -_SHORT < value < _SHORT else None

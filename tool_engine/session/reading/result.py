@@ -14,11 +14,12 @@ from typing import Any, Final, Protocol
 from msgspec.structs import replace
 
 from tool_engine.model.call import Refusal, ToolExecutionResult
+from tool_engine.model.json.plain import write_short
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import SHOWS, ToolCallConfig
-from tool_engine.session.formatting import data_of
+from tool_engine.session.formatting import LIMIT, data_of
 from tool_engine.session.prompt.skills import READING
 from tool_engine.session.variables.references import reference
 
@@ -206,6 +207,36 @@ def make_session_result(
         is_truncated=is_truncated,
         reject_reason=None if result.is_success else _reason_of(result),
     )
+
+
+def make_short_result(
+    result: ToolExecutionResult, tool_name: str, params: Any, limit: int
+) -> SessionResult | None:
+    """Return a result whose short text or number is all its text; None: it is not that simple.
+
+    Args:
+        result: The finished call of a tool that code does not present.
+        tool_name: The tool, as the conversation has it.
+        params: What the model sent.
+        limit: The most characters; 0 or -1: all.
+    """
+    output = result.output
+    if not may_present_later(result, params) or len(output) != 1 or "result" not in output:
+        return None
+    text = write_short(output["result"])
+    if text is None or 0 < limit < len(text):
+        return None
+    return make_session_result(result, tool_name, text, text)
+
+
+def may_present_later(result: ToolExecutionResult, params: Any) -> bool:
+    """Return True if the texts of a result depend on nothing but its output and the limits.
+
+    Args:
+        result: The finished call of a tool that code does not present.
+        params: What the model sent.
+    """
+    return result.is_success and type(params) is dict and LIMIT not in params
 
 
 def as_session_result(result: ToolExecutionResult) -> SessionResult:

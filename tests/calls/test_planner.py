@@ -10,7 +10,7 @@ import pytest
 from tests.calls.audit import make_engine
 from tests.calls.samples import bare
 from tool_engine import ToolEngine
-from tool_engine.calls.plan import _Numbers
+from tool_engine.calls.planner import _Numbers
 
 
 @pytest.fixture
