@@ -313,14 +313,14 @@ def test_nobody_can_be_told(tools: Path) -> None:
 
 
 def test_help_is_light() -> None:
-    """`--help` and completion load no command, no engine and no aiohttp."""
+    """`--help` and completion load no command, no engine, no settings and no event loop."""
     code = (
         "import sys\nfrom tool_engine.cli.app import run\nrun(['--help'])\n"
         "light = {'app', 'command_list', 'completion', 'console', 'failures', 'options'}\n"
         "light |= {'settings', 'completion_scripts'}\n"
         "names = [name.split('.') for name in sys.modules]\n"
         "loaded = {name[2] for name in names if name[:2] == ['tool_engine', 'cli'] and name[2:]}\n"
-        "heavy = {'aiohttp', 'tool_engine.engine', 'watchdog', 'jsonschema'}\n"
+        "heavy = {'aiohttp', 'asyncio', 'msgspec', 'tool_engine.config', 'tool_engine.engine', 'watchdog'}\n"
         "print(sorted(loaded - light), heavy & {*sys.modules}, file=sys.stderr)"
     )
     ended = subprocess.run(

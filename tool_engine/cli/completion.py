@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from tool_engine.cli.settings import DEFAULT_TOOLS
-from tool_engine.config import STRATEGIES
 
 if TYPE_CHECKING:
     from tool_engine.model.parameter import ToolParameter
@@ -27,6 +26,8 @@ _MAX_BYTES: Final = 65_536
 
 
 def complete_strategy(incomplete: str) -> list[str]:
+    from tool_engine.config import STRATEGIES
+
     return [name for name in STRATEGIES if name.startswith(incomplete)]
 
 

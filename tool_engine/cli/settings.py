@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -18,6 +17,8 @@ from tool_engine.cli.failures import EXIT_INTERRUPTED, CommandError
 from tool_engine.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from tool_engine.cli.settings_file import SettingsFile
     from tool_engine.config import ToolEngineConfig
 
@@ -222,6 +223,8 @@ def run_async(command: Coroutine[Any, Any, int], *, log_level: int = logging.WAR
     Raises:
         CommandError: Ctrl-C was pressed, or a signal ended the process.
     """
+    import asyncio
+
     from tool_engine.cli.logs import logs_on_stderr
 
     try:
@@ -259,6 +262,8 @@ def hurry_after_signal(loop: asyncio.AbstractEventLoop, again: Callable[[], obje
 
 
 async def _run_interruptible(command: Coroutine[Any, Any, int]) -> int:
+    import asyncio
+
     # asyncio's own handler cancels wherever the signal comes, in the middle of a callback too,
     # which then reports that it lost its future. A second Ctrl-C waits for nothing.
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
