@@ -6,13 +6,20 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from tests.integrations.frameworks import BORROWED, FRAMEWORKS
-from tool_engine import CallbackApprover, ToolEngine, ToolSession
+from tool_engine import (
+    CallbackApprover,
+    ConcurrencyConfig,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolSession,
+)
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import CatalogSource
 
@@ -89,6 +96,72 @@ async def test_deadline_of_the_engine_holds(engine: ToolEngine, borrow: Borrow) 
         result = await session.sub_agent("helper").execute("wait", {"reason": "x"}, timeout=0.05)
         await ended.wait()
     assert result.error_type == "timeout"
+
+
+async def test_cancelling_the_caller_cancels_it(engine: ToolEngine, borrow: Borrow) -> None:
+    """Its own work has ended by then, and its record says what became of the call."""
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(reason: str) -> str:
+        """Wait."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return reason
+
+    await engine.add_source(borrow(wait))
+    async with asyncio.timeout(BOUND):
+        call = asyncio.create_task(ToolSession(engine, "chat").execute("wait", {"reason": "x"}))
+        await began.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await ended.wait()
+    (record,) = await engine.query_call_records()
+    assert (record.error_type, record.session_id) == ("cancelled", "chat")
+
+
+async def test_limits_hold_for_all_of_them(tmp_path: Path, borrow: Borrow) -> None:
+    """They share the engine's slots with every other tool, and wait for one."""
+    running, most = 0, 0
+
+    async def step(number: int) -> int:
+        """Step."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        running -= 1
+        return number
+
+    config = ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
+    async with ToolEngine(config, concurrency=ConcurrencyConfig(max_concurrent=1)) as engine:
+        await engine.add_source(borrow(step))
+        async with asyncio.TaskGroup() as group:
+            calls = [group.create_task(engine.execute("step", {"number": at})) for at in range(4)]
+        assert [str(each.result().output["result"]) for each in calls] == ["0", "1", "2", "3"]
+    assert most == 1
+
+
+async def test_reload_keeps_them_and_workflows_call_them(
+    engine: ToolEngine, borrow: Borrow, tmp_path: Path
+) -> None:
+    """A file that comes later uses them; the call inside belongs to the one outside."""
+    await engine.add_source(borrow(multiply))
+    text = "name: twice\ndescription: Double.\neffect: read\n"
+    text += "parameters: [{name: number, type: integer, description: Which., required: true}]\n"
+    text += "entry: {type: workflow, steps: [{id: out, tool: multiply, "
+    text += "params: {first: '${params.number}', second: 2}}]}\n"
+    (tmp_path / "twice.yaml").write_text(text)
+    assert (await engine.reload())["added"] == ["twice"]
+    result = await engine.execute("twice", {"number": 21})
+    assert result.is_success, result.error
+    assert str(result.output["result"]) == "42"
+    records = {each.tool_name: each for each in await engine.query_call_records()}
+    assert records["multiply"].parent_call_id == records["twice"].call_id
 
 
 @pytest.mark.parametrize(
