@@ -30,8 +30,12 @@ from tests.warm import ADDRESS, SDK, Program, Server
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-AT_ONCE = max(3, os.cpu_count() or 1)
-"""More than processors: part of the time of many tests is waiting for processes and sockets."""
+AT_ONCE = max(5, os.cpu_count() or 1)
+"""More than processors: a test computes for a third of its time, and waits for processes and
+sockets in the rest of it.
+"""
+QUICK_AT_ONCE = max(3, os.cpu_count() or 1)
+"""Tests in memory wait for nothing."""
 WAITING_AT_ONCE = 2
 """Beside them, of the rooms that do little but wait: for servers that start, end and are killed."""
 FLEET = "fleet"
@@ -39,12 +43,12 @@ WAITING = (FLEET, "server", "browser", "documents")
 
 OTHERS = "others"
 PARTS = {
-    OTHERS: 3,
+    OTHERS: 5,
+    "contracts": 5,
     "knowledge": 3,
     "security": 3,
-    "contracts": 4,
-    "calls": 1,
-    "cli": 3,
+    "calls": 2,
+    "cli": 4,
     "session": 1,
     "catalog": 2,
     "properties": 1,
@@ -202,7 +206,8 @@ def heartbeats(folder: Path) -> Part:
 def quick_parts(files: Sequence[Path]) -> list[Part]:
     """Divides what is quick into as few parts as keep the processors busy."""
     quick = [str(file.relative_to(ROOT)) for file in files if is_quick(file)]
-    return [Part(f"quick {n + 1} of {AT_ONCE}", quick[n::AT_ONCE]) for n in range(AT_ONCE)]
+    count = QUICK_AT_ONCE
+    return [Part(f"quick {n + 1} of {count}", quick[n::count]) for n in range(count)]
 
 
 class Ended(NamedTuple):
