@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final
@@ -101,24 +100,9 @@ async def serve_app(
             bound = listener.getsockname()
             shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
             on_ready(f"http://{shown}:{bound[1]}{path}")
-        with _spare_present_objects():
-            await _run_until_cancelled(server, listener, grace, on_end)
+        await _run_until_cancelled(server, listener, grace, on_end)
     finally:
         listener.close()
-
-
-@contextlib.contextmanager
-def _spare_present_objects() -> Iterator[None]:
-    """Have the garbage collector pass over what is there now: programs, tools, settings.
-
-    Each call leaves a record and events for a while; after some thousands of them the collector
-    looks through all there is, which takes a tenth of a server's time.
-    """
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 async def _answer_until_end(app: Any, scope: Any, receive: Any, send: Any) -> None:
