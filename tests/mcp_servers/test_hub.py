@@ -66,7 +66,8 @@ async def said(engine: ToolEngine, name: str, **params: Any) -> str:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    # Programs are started meanwhile, which import for seconds where the machine is busy.
+    async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110 - nothing else tells of it
             await asyncio.sleep(0.02)
 
@@ -395,6 +396,8 @@ async def test_a_server_over_http(folder: Path, monkeypatch: pytest.MonkeyPatch)
         web = {"type": "streamable-http", "serverUrl": "${ITS_URL}", "headers": headers}
         name_servers(folder, web=web, program=entry())
         async with engine_of(folder) as engine:
+            # An address is waited for a moment longer than the others, which a busy machine needs.
+            await until(lambda: "web_echo" in engine.index)
             assert engine.load_errors == []
             assert await said(engine, "web_echo", text="hi") == "hi"
             name_servers(folder, program=entry())

@@ -78,6 +78,34 @@ def test_numbers_that_begin_anew(start: Start, monkeypatch: pytest.MonkeyPatch) 
     assert end_strays(mark, younger_than=process.pid + 1000) == 1
 
 
+def test_a_program_that_is_just_beginning(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a moment a new program has no environment: it is waited for, and ended as well."""
+    mark = new_mark()
+    process = start({MARK: mark})
+    read, is_starting, looks = strays._read_content, strays._is_starting, iter([b""])
+
+    def read_late(path: str) -> bytes:
+        is_its = path == f"/proc/{process.pid}/environ"
+        return next(looks, read(path)) if is_its else read(path)
+
+    def starts(pid: str) -> bool:
+        return is_starting(pid) or (pid == str(process.pid) and next(begins, False))
+
+    begins = iter([True])
+    monkeypatch.setattr(strays, "_read_content", read_late)
+    monkeypatch.setattr(strays, "_is_starting", starts)
+    assert end_strays(mark, younger_than=process.pid - 1) == 1
+
+
+def test_many_programs_that_begin(start: Start) -> None:
+    """None is overlooked, in whatever moment it is."""
+    for _ in range(20):
+        mark = new_mark()
+        process = start({MARK: mark})
+        assert end_strays(mark, younger_than=process.pid - 1) == 1
+        assert not is_group_alive(process.pid)
+
+
 def test_what_proc_does_not_tell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A process that has ended meanwhile, or is another user's, counts as not there."""
     assert strays._read_content("/proc/0/environ") == b""

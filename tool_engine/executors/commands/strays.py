@@ -13,10 +13,15 @@ import secrets
 import select
 import signal
 from collections.abc import Iterator
+from time import sleep
 from typing import Final
 
 MARK: Final = "TOOL_ENGINE_COMMAND"
 _ROUNDS: Final = 50
+_PAUSE: Final = 0.001
+"""Seconds between two looks at a process that is about to have an environment."""
+_SIZE, _END_OF_ENVIRONMENT = 20, 48
+"""Places behind the state in a line of proc(5)'s stat: of memory, and the end of what is shown."""
 _SECONDS_TO_DIE: Final = 1.0
 
 
@@ -55,8 +60,7 @@ def end_strays(mark: str, younger_than: int = 0) -> int:
 def is_group_alive(group: int) -> bool:
     """Return True if the group has a process that is no zombie. Blocks."""
     for name in _list_processes():
-        # pid (name) state ppid pgrp ...; the name may hold anything, see proc(5).
-        fields = _read_content(f"/proc/{name}/stat").rpartition(b")")[2].split()
+        fields = _read_stat(name)
         if len(fields) > 2 and fields[2] == str(group).encode() and fields[0] not in b"ZX":
             return True
     return False
@@ -89,11 +93,44 @@ def _list_processes() -> list[str]:
 
 
 def _has_mark(pid: str, mark: bytes) -> bool:
-    environment = _read_content(f"/proc/{pid}/environ")
+    environment = _read_environment(pid)
     if mark not in environment:
         return False
     marks = b"%s=" % MARK.encode()
     return any(mark in entry and entry.startswith(marks) for entry in environment.split(b"\0"))
+
+
+def _read_environment(pid: str) -> bytes:
+    """Return a process's environment; one that becomes another program has none for a moment."""
+    path = f"/proc/{pid}/environ"
+    for _ in range(_ROUNDS):
+        if found := _read_content(path):
+            return found
+        if not _is_starting(pid):
+            break
+        sleep(_PAUSE)
+    return _read_content(path)  # it may have come meanwhile
+
+
+def _is_starting(pid: str) -> bool:
+    """Return True if a process will have an environment, and nothing hides it from this one."""
+    try:
+        os.close(os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    fields = _read_stat(pid)
+    # Threads of the kernel, and what has ended, have no memory.
+    return (
+        len(fields) > _END_OF_ENVIRONMENT
+        and fields[_SIZE] != b"0"
+        and fields[_END_OF_ENVIRONMENT] == b"0"
+    )
+
+
+def _read_stat(pid: str) -> list[bytes]:
+    """Return what the kernel says of a process, from its state on; nothing: it has ended."""
+    # pid (name) state ppid pgrp ...; the name may hold anything, see proc(5).
+    return _read_content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def _read_content(path: str) -> bytes:
