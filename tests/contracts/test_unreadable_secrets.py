@@ -8,6 +8,8 @@ was left out, in each form that a model may have meant, as a provider's call and
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +49,13 @@ ARGUMENTS = (
 )
 
 
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[ToolEngine]:
+    # Without the tools of the project, which take longer to load than a test does.
+    async with ToolEngine(ToolEngineConfig(str(tmp_path), auto_reload=False)) as made:
+        yield made
+
+
 def log_in(pin: str = "") -> int:
     return len(pin)
 
@@ -68,20 +77,19 @@ def replies(arguments: str) -> dict[str, Any]:
 @pytest.mark.parametrize("protocol", ["openai", "anthropic", "function_call"])
 @pytest.mark.parametrize("arguments", ARGUMENTS)
 async def test_unreadable_arguments_are_not_repeated(
-    arguments: str, protocol: str, in_session: bool
+    engine: ToolEngine, arguments: str, protocol: str, in_session: bool
 ) -> None:
     """Result, record, events, findings and what is said of the call hold no part of them."""
-    async with ToolEngine(ToolEngineConfig(auto_reload=False)) as engine:
-        pin = {"name": "pin", "type": "string", "description": "P.", "secret": True}
-        engine.register_tool({"name": "log_in", "description": "L.", "parameters": [pin]}, log_in)
-        events: list[ToolEngineEvent] = []
-        engine.subscribe(events.append)
-        reply = replies(arguments)[protocol]
-        if in_session:
-            done = await ToolSession(engine, "one").process(reply, protocol)
-        else:
-            done = await process_tool_calls(engine, reply, protocol)
-        records = await engine.store.query_call_records()
+    pin = {"name": "pin", "type": "string", "description": "P.", "secret": True}
+    engine.register_tool({"name": "log_in", "description": "L.", "parameters": [pin]}, log_in)
+    events: list[ToolEngineEvent] = []
+    engine.subscribe(events.append)
+    reply = replies(arguments)[protocol]
+    if in_session:
+        done = await ToolSession(engine, "one").process(reply, protocol)
+    else:
+        done = await process_tool_calls(engine, reply, protocol)
+    records = await engine.store.query_call_records()
     said: list[Any] = [each.to_dict() for each in done.execution_results]
     said += [each.to_dict() for each in events]
     said += [[each.error, each.repairs] for each in done.parsed_requests]
@@ -91,29 +99,25 @@ async def test_unreadable_arguments_are_not_repeated(
 
 
 @pytest.mark.parametrize("arguments", ARGUMENTS)
-async def test_a_turn_repeats_no_unreadable_arguments(arguments: str) -> None:
+async def test_a_turn_repeats_no_unreadable_arguments(engine: ToolEngine, arguments: str) -> None:
     """What an agent's listener and its answer hear of the call quotes none of it."""
-    async with ToolEngine(ToolEngineConfig(auto_reload=False)) as engine:
-        pin = {"name": "pin", "type": "string", "description": "P.", "secret": True}
-        engine.register_tool({"name": "log_in", "description": "L.", "parameters": [pin]}, log_in)
-        model = RecordedModel(
-            {"replies": [{"reply": replies(arguments)["openai"]}, {"text": "Done."}]}
-        )
-        found: list[Any] = []
-        loop = AgentLoop(ToolSession(engine, "one"), model, on_event=found.append)
-        answer = await loop.run("Log in.")
+    pin = {"name": "pin", "type": "string", "description": "P.", "secret": True}
+    engine.register_tool({"name": "log_in", "description": "L.", "parameters": [pin]}, log_in)
+    model = RecordedModel({"replies": [{"reply": replies(arguments)["openai"]}, {"text": "Done."}]})
+    found: list[Any] = []
+    loop = AgentLoop(ToolSession(engine, "one"), model, on_event=found.append)
+    answer = await loop.run("Log in.")
     found = [each.finding for each in found if each.finding is not None]
     assert SECRET not in repr([found, answer.findings])
 
 
-async def test_a_tool_without_secrets_is_told_where_the_fault_is() -> None:
+async def test_a_tool_without_secrets_is_told_where_the_fault_is(engine: ToolEngine) -> None:
     """All others hear what stands at the fault, and which key stands twice."""
-    async with ToolEngine(ToolEngineConfig(auto_reload=False)) as engine:
-        engine.register_tool({"name": "log_in", "description": "L."}, lambda: None)
-        errors = []
-        for arguments in (f'{{"pin" "{SECRET}"}}', '{"city": 1, "city": 2}'):
-            done = await process_tool_calls(engine, replies(arguments)["openai"], "openai")
-            errors.append(str(done.execution_results[0].error))
+    engine.register_tool({"name": "log_in", "description": "L."}, lambda: None)
+    errors = []
+    for arguments in (f'{{"pin" "{SECRET}"}}', '{"city": 1, "city": 2}'):
+        done = await process_tool_calls(engine, replies(arguments)["openai"], "openai")
+        errors.append(str(done.execution_results[0].error))
     assert f'{{"pin" "{SECRET[:8]}' in errors[0]
     assert "the key 'city' stands twice" in errors[1]
 
