@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,6 +66,28 @@ async def test_artifact_of_langchain(engine: ToolEngine) -> None:
         result = await ToolSession(engine, "chat").execute(name, {"first": 1})
         assert result.output["_meta"] == {"artifact": {"rows": [SECRET]}}
         assert result.final_text == text_of(result) == "three rows"
+
+
+async def test_a_model_that_reads_on_gets_no_artifact(engine: ToolEngine) -> None:
+    """`read_result` reads the record, in which the artifact is."""
+    pytest.importorskip("pydantic_ai")
+    from pydantic_ai import ToolReturn
+
+    read = {"name": "read_result", "description": "Read on.", "effect": "read"}
+    names = [{"name": name, "type": "string", "description": "It."} for name in ("call_id", "path")]
+    entry = {"type": "builtin", "handler": "read_result"}
+    place = Path(engine.config.tools_directory) / "read_result.yaml"
+    place.write_text(json.dumps({**read, "parameters": names, "entry": entry}))
+    await engine.reload()
+    returned = ToolReturn("x" * 50_000, metadata={"rows": [SECRET]})
+    await run_borrowed(engine, 0, lambda: returned)
+    session = ToolSession(engine, "chat")
+    first = await session.execute("show", {"first": 1})
+    whole = await session.execute("read_result", {"call_id": first.call_id})
+    assert whole.is_success, whole.error
+    assert SECRET not in str(whole.output)
+    inside = await session.execute("read_result", {"call_id": first.call_id, "path": "_meta"})
+    assert "has no key '_meta'" in str(inside.error)
 
 
 async def test_artifact_without_a_form_in_json(engine: ToolEngine) -> None:

@@ -120,6 +120,9 @@ def _make_page(handed_over: list[ToolCallRecord], params: dict[str, Any]) -> dic
     except ValueError as error:
         raise ToolExecutionError(str(error)) from error
     output = record.result
+    if isinstance(output.get("content"), list):
+        # Beside content it is the caller's, and no model has read it before.
+        output = {key: each for key, each in output.items() if key != "_meta"}
     value = _value_at(output, path)
     offset, limit = int(params.get("offset") or 0), params.get("limit")
     most = None if limit is None else int(limit)
