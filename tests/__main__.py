@@ -38,8 +38,8 @@ QUICK_AT_ONCE = max(3, os.cpu_count() or 1)
 """Tests in memory wait for nothing."""
 WAITING_AT_ONCE = 2
 """Beside them, of the rooms that do little but wait: for servers that start, end and are killed."""
-FLEET = "fleet"
-WAITING = (FLEET, "server", "browser", "documents")
+FLEET, OWN_RAY = "fleet", "own Ray"
+WAITING = (FLEET, OWN_RAY, "server", "browser", "documents")
 
 OTHERS = "others"
 PARTS = {
@@ -59,6 +59,7 @@ PARTS = {
     "integration": 1,
     "integrations": 1,
     FLEET: 1,
+    OWN_RAY: 1,
     "server": 2,
     "browser": 1,
     "documents": 1,
@@ -117,8 +118,10 @@ NOT_QUICK = (
 """Nor what takes seconds: every moment of a call, very long texts, an SDK."""
 STARTS = re.compile(r"sys\.executable|os\.fork\(|tests\.warm|sqlite:///|postgres_server")
 """Words of a test that starts a process or uses a database."""
-ON_A_FLEET = "ray_cluster"
-"""A word of tests that need nodes of Ray: they are started once, in one process."""
+ON_A_FLEET = re.compile(r"\bray_cluster: RayCluster|\"ray_cluster\"|tests\.fleet\.samples")
+"""Words of tests that need nodes of Ray: they are started once, in one process."""
+WITH_OWN_RAY = "needs_ray"
+"""A word of tests that start a Ray of their own: beside those."""
 UNUSED = ("anyio", "sybil", "xdist", "xdist.looponfail")
 """Plugins of pytest that cost each test a little."""
 IMPORTED = ("hypothesis.stateful", "pytest_asyncio.plugin", "structlog.testing")
@@ -175,7 +178,11 @@ def parts_of(files: Sequence[Path]) -> list[Part]:
     """Divides files into parts; those of a long room come first."""
     rooms: dict[str, list[str]] = {room: [] for room in PARTS}
     for file in files:
-        room = FLEET if ON_A_FLEET in file.read_text("utf-8") else file.relative_to(TESTS).parts[0]
+        room, text = file.relative_to(TESTS).parts[0], file.read_text("utf-8")
+        if WITH_OWN_RAY in text:
+            room = OWN_RAY
+        elif ON_A_FLEET.search(text):
+            room = FLEET
         rooms[room if room in PARTS else OTHERS].append(str(file.relative_to(ROOT)))
     parts = []
     for room, found in rooms.items():

@@ -38,6 +38,7 @@ class RayCluster:
     def __init__(self, folder: Path, nodes: int) -> None:
         self.folder = folder
         self._noted: set[int] = set()
+        self._spare = 0
         self._has_head = True
         environment = {
             **os.environ,
@@ -67,9 +68,17 @@ class RayCluster:
         """The raylet's process id of a new node with one processor, and these resources."""
         return int(self.ask(do="add", resources=resources)["pid"])
 
+    def find_spare_node(self) -> int:
+        """The raylet's process id of a node with the resource `spare`, which tests may remove."""
+        if not self._spare:
+            self._spare = self.add_node(spare=1.0)
+        return self._spare
+
     def remove_node(self, pid: int = 0) -> None:
         """Kills all processes of a node, as when its power is cut; 0: of the head."""
         self._has_head = self._has_head and bool(pid)
+        if pid == self._spare:
+            self._spare = 0
         self.ask(do="remove", pid=pid)
 
     def list_processes(self) -> set[int]:
@@ -162,8 +171,8 @@ def main(count: int) -> None:
     )
     nodes: dict[int, Any] = {}
 
-    def add_node(resources: dict[str, float]) -> int:
-        node = cluster.add_node(**common, resources=resources)
+    def add_node(resources: dict[str, float], *, wait: bool = True) -> int:
+        node = cluster.add_node(wait=wait, **common, resources=resources)
         pid = node.all_processes["raylet"][0].process.pid
         nodes[pid] = node
         return int(pid)
@@ -172,7 +181,8 @@ def main(count: int) -> None:
         print(json.dumps(words), file=output, flush=True)
 
     for _ in range(count - 1):
-        add_node({})
+        add_node({}, wait=False)
+    cluster.wait_for_nodes()
     say(address=cluster.address)
     for line in sys.stdin:
         order = json.loads(line)

@@ -27,9 +27,9 @@ from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExe
 
 __all__ = ["fleets"]
 
-BUDGETS = {"one by one": 1.3, "100 in flight": 1 / 0.85, "batches of 100": 2.0}
-"""Times as long as the base of the table takes. For batches that is 10,000 calls of a local tool:
-bare actors get lists of numbers, where each call here has its own slot, deadline and record."""
+BUDGETS = {"one by one": 1.3, "100 in flight": 1 / 0.85, "batches of 100": 1 / 0.9}
+"""Times as long as bare actors take. In batches these get lists of numbers, where each call here
+has its own slot, deadline and record: local calls, shown beside it, are the nearer measure."""
 PROGRESS_BUDGET = 1_000
 """Lines a second that reach the listener while their call runs, at least."""
 IN_FLIGHT, BATCH, ACTORS = 100, 100, 2
@@ -61,11 +61,10 @@ async def fleets(_directory: str = "") -> bool:
         kept = True
         for way, limit in BUDGETS.items():
             times = await _time_turns(way, turns)
-            base = LOCAL if way.startswith("batches") else BARE
             rates = {name: CALLS[way] / median(each) for name, each in times.items()}
-            report.rates(f"Calls on a fleet, {way}", {base: rates.pop(base), **rates})
-            ratio = median(mine / its for mine, its in zip(times[ENGINE], times[base], strict=True))
-            kept &= report.budget(f"{way}: {ENGINE} / {base}", ratio, limit, "x")
+            report.rates(f"Calls on a fleet, {way}", {BARE: rates.pop(BARE), **rates})
+            ratio = median(mine / its for mine, its in zip(times[ENGINE], times[BARE], strict=True))
+            kept &= report.budget(f"{way}: {ENGINE} / {BARE}", ratio, limit, "x")
         rate = await _count_lines(engine)
         print(f"Lines of a running call that were heard: {rate:,.0f} a second")
         return kept & report.budget("seconds for 1,000 lines", 1_000 / rate, 1.0, " s")

@@ -43,16 +43,16 @@ async def test_other_versions(
     tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with handlers_in(tmp_path, monkeypatch, ray_cluster):
-        with monkeypatch.context() as patch:
-            other = {"version": "0.0.1", "python": "3.99.1"}
-            patch.setattr(fleet_backend, "own_versions", lambda: other)
-            async with asyncio.timeout(BOUND), fleet_engine(tmp_path, "pid") as bench:
-                result = await bench.call("pid")
-        assert result.error_type == "definition_mismatch"
-        assert names_cure(VERSIONS, result.error or ""), result.error
-        assert "tool-engine 0.0.1 and Python 3.99.1" in str(result.error)
         async with asyncio.timeout(BOUND), fleet_engine(tmp_path, "pid") as bench:
-            assert (await bench.call("pid")).is_success
+            with monkeypatch.context() as patch:
+                other = {"version": "0.0.1", "python": "3.99.1"}
+                patch.setattr(fleet_backend, "own_versions", lambda: other)
+                result = await bench.call("pid")
+            assert result.error_type == "definition_mismatch"
+            assert names_cure(VERSIONS, result.error or ""), result.error
+            assert "tool-engine 0.0.1 and Python 3.99.1" in str(result.error)
+            bench.add_tool("pid", "same")
+            assert (await bench.call("same")).is_success
 
 
 async def test_an_engine_without_a_fleet(
@@ -88,5 +88,5 @@ async def test_a_command_without_a_fleet(
         assert code == 2
         assert names_cure(NAMED, said), said
         (tmp_path / "tool-engine.toml").write_text('fleet = "auto"\n')
-        code, said = await run_command(tmp_path, "status")
+        code, said = await run_command(tmp_path, "check")
         assert code == 0, said

@@ -7,14 +7,15 @@ it does: who gets a slot after it must find the file free.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import pytest_asyncio
 
 from tests.ray_cluster import RayCluster
 from tool_engine import (
@@ -26,6 +27,7 @@ from tool_engine import (
     ToolExecutionResult,
 )
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 BOUND = 60.0
 SOON = 30.0
 """Seconds in which what is to happen at once has happened, on a busy machine too."""
@@ -115,40 +117,71 @@ class Stand(NamedTuple):
         assert (metrics.current_concurrent, metrics.zombies) == (0, 0)
 
 
-@pytest.fixture(
-    params=[pytest.param(each, marks=pytest.mark.ray if each == "ray" else ()) for each in PLACES]
-)
-async def stand(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@contextlib.asynccontextmanager
+async def open_stand(
+    place: str, folder: Path, request: pytest.FixtureRequest, slots: int = 1
 ) -> AsyncIterator[Stand]:
-    place = request.param
-    if place == "ray":
-        head: RayCluster = request.getfixturevalue("ray_cluster")
-        monkeypatch.setenv("RAY_ADDRESS", head.address)
-    module = f"handlers_of_places_{place}"
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / f"{module}.py").write_text(HANDLERS)
-    config = ToolEngineConfig(
-        str(tmp_path / "none"), auto_reload=False, close_timeout=0.1, fleet="auto"
-    )
-    limits = ConcurrencyConfig(max_concurrent=1, queue_timeout=BOUND)
-    engine = ToolEngine(config, concurrency=limits)
-    for line in HANDLERS.splitlines():
-        if line.startswith(("def ", "async def ")) and "held" not in line:
-            name = line.partition("def ")[2].partition("(")[0]
-            text = {"name": "text", "type": "string", "required": True, "description": "x"}
-            entry = {"type": "custom", "handler": f"{module}:{name}", "config": PLACES[place]}
-            engine.register_tool(
-                {"name": name, "description": "A sample", "parameters": [text], "entry": entry}
-            )
-    made = Stand(engine, place, tmp_path / "lock")
-    async with asyncio.timeout(BOUND):
-        # What is tested is not how long an import takes.
-        assert (await made.call("echo")).is_success
+    """An engine whose tools run at a place; it is closed at the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        if place == "ray":
+            head: RayCluster = request.getfixturevalue("ray_cluster")
+            patch.setenv("RAY_ADDRESS", head.address)
+        module = f"handlers_of_places_{place}"
+        patch.syspath_prepend(str(folder))
+        (folder / f"{module}.py").write_text(HANDLERS)
+        config = ToolEngineConfig(
+            str(folder / "none"), auto_reload=False, close_timeout=0.1, fleet="auto"
+        )
+        limits = ConcurrencyConfig(max_concurrent=slots, queue_timeout=BOUND)
+        engine = ToolEngine(config, concurrency=limits)
+        for line in HANDLERS.splitlines():
+            if line.startswith(("def ", "async def ")) and "held" not in line:
+                name = line.partition("def ")[2].partition("(")[0]
+                text = {"name": "text", "type": "string", "required": True, "description": "x"}
+                entry = {"type": "custom", "handler": f"{module}:{name}", "config": PLACES[place]}
+                engine.register_tool(
+                    {"name": name, "description": "A sample", "parameters": [text], "entry": entry}
+                )
+        made = Stand(engine, place, folder / "lock")
+        try:
+            # What is tested is not how long an import takes.
+            assert (await made.call("echo")).is_success
+            yield made
+        finally:
+            made.let_go()
+            await engine.close()
+            sys.modules.pop(module, None)
+
+
+PLACE = [pytest.param(each, marks=pytest.mark.ray if each == "ray" else ()) for each in PLACES]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=PLACE)
+async def shared_stand(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Stand | str]:
+    """One engine for all tests where to start one takes seconds; else the name of the place."""
+    if request.param != "ray":
+        yield str(request.param)
+        return
+    async with open_stand("ray", tmp_path_factory.mktemp("places"), request) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def stand(
+    shared_stand: Stand | str, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Stand]:
+    """The engine of a place, with a file of this test's own; nothing is left of its calls."""
+    async with asyncio.timeout(BOUND), contextlib.AsyncExitStack() as stack:
+        if isinstance(shared_stand, str):
+            made = await stack.enter_async_context(open_stand(shared_stand, tmp_path, request))
+        else:
+            made = shared_stand._replace(file=tmp_path / "lock")
         yield made
         made.let_go()
-        await engine.close()
-    sys.modules.pop(module, None)
+        while made.engine.controller.get_metrics().current_concurrent:  # noqa: ASYNC110 - silent
+            await asyncio.sleep(0.005)
 
 
 async def test_it_runs_there(stand: Stand) -> None:
@@ -246,20 +279,24 @@ async def test_nothing_is_left_of_what_it_started(stand: Stand) -> None:
     await asyncio.wait([call])
     await stand.check_slot()
     child = int(noted.read_text())
-    with suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError):
         words = await asyncio.to_thread(Path(f"/proc/{child}/stat").read_text)
         assert words.rpartition(")")[2].split()[0] == "Z"
 
 
-@pytest.mark.parametrize("name", ["block", "wait", "ignore"])
-async def test_closing(stand: Stand, name: str) -> None:
+@pytest.mark.parametrize("place", PLACE)
+async def test_closing(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """C24: what runs ends as `engine_closed`, and no process of the engine is left."""
-    pid = (await stand.call("echo")).output["result"][-1]
-    call = asyncio.create_task(stand.call(name))
-    await stand.has_begun()
-    asyncio.get_running_loop().call_later(0.3, stand.let_go)
-    await stand.engine.close()
-    assert (await call).error_type == "engine_closed"
-    if stand.place != "here":
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+    names = ("block", "wait", "ignore")
+    async with asyncio.timeout(BOUND), open_stand(place, tmp_path, request, len(names)) as stand:
+        pid = (await stand.call("echo")).output["result"][-1]
+        stands = {name: stand._replace(file=tmp_path / name) for name in names}
+        calls = [asyncio.create_task(each.call(name)) for name, each in stands.items()]
+        for each in stands.values():
+            await each.has_begun()
+            asyncio.get_running_loop().call_later(0.3, each.let_go)
+        await stand.engine.close()
+        assert {(await call).error_type for call in calls} == {"engine_closed"}
+        if place != "here":
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)

@@ -16,7 +16,7 @@ from tests.ray_cluster import RayCluster
 SHARED = ("pid", "here", "block", "loop", "wait", "stay", "stubborn", "spawn", "nap", "anap")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def handlers(tmp_path_factory: pytest.TempPathFactory, ray_cluster: RayCluster) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("handlers")
     with pytest.MonkeyPatch.context() as patch, handlers_in(folder, patch, ray_cluster):
@@ -24,17 +24,20 @@ def handlers(tmp_path_factory: pytest.TempPathFactory, ray_cluster: RayCluster) 
     sys.modules.pop("handlers_of_fleets", None)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def shared_engine(handlers: Path) -> AsyncIterator[Bench]:
-    """One engine for tests that leave it as it was: to join a fleet takes seconds."""
-    async with fleet_engine(handlers, *SHARED) as made:
+    """One engine for tests that leave it as it was: to join a fleet takes seconds.
+
+    A test that needs a tool of its own gives it a name of its own; its workers stay.
+    """
+    async with fleet_engine(handlers, *SHARED, slots=200) as made:
         yield made
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="package")
 async def shared_bench(shared_engine: Bench, tmp_path: Path) -> AsyncIterator[Bench]:
     """The engine that tests share, with a file of this test's own; nothing of it is left."""
     shared_engine.file = tmp_path / "noted"
-    async with asyncio.timeout(BOUND):
+    async with asyncio.timeout(2 * BOUND):
         yield shared_engine
         await shared_engine.becomes_free()

@@ -12,18 +12,20 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Iterable
 from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.effort import IS_WHOLE
 from tests.fleet.samples import BOUND, Bench, fleet_engine, has_ended
 from tests.ray_cluster import RayCluster, is_alive, tree_of
 
-pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="package")]
 ROUNDS = 20 if IS_WHOLE else 1
 SOON = 30.0
 """Seconds in which what happens at once has happened, on a busy machine too."""
@@ -59,21 +61,19 @@ async def test_a_worker_is_killed(shared_bench: Bench, part: str, name: str) -> 
         shared_bench.file.unlink()
 
 
-async def test_it_runs_again_only_if_that_is_harmless(handlers: Path) -> None:
+async def test_it_runs_again_only_if_that_is_harmless(shared_bench: Bench) -> None:
     """C18: a lost worker's call runs twice if its tool may, by the policy of the tool alone."""
-    async with asyncio.timeout(BOUND), fleet_engine(handlers) as bench:
-        retry = {"attempts": 2, "backoff": 0.01}
-        bench.add_tool("block", "harmless", effect="read", retry=retry)
-        bench.add_tool("block", "harmful")
-        for name, runs in (("harmless", 2), ("harmful", 1)):
-            call = asyncio.create_task(bench.call(name))
-            for number in range(1, runs + 1):
-                noted = await bench.noted(number)
-                os.kill(noted[-1], signal.SIGKILL)
-            result = await asyncio.wait_for(call, BOUND)
-            assert result.error_type == "worker_lost"
-            assert len(await bench.noted()) == runs
-            bench.file.unlink()
+    retry = {"attempts": 2, "backoff": 0.01}
+    shared_bench.add_tool("block", "harmless", effect="read", retry=retry)
+    for name, runs in (("harmless", 2), ("block", 1)):
+        call = asyncio.create_task(shared_bench.call(name))
+        for number in range(1, runs + 1):
+            noted = await shared_bench.noted(number)
+            os.kill(noted[-1], signal.SIGKILL)
+        result = await asyncio.wait_for(call, BOUND)
+        assert result.error_type == "worker_lost"
+        assert len(await shared_bench.noted()) == runs
+        shared_bench.file.unlink()
 
 
 @pytest.mark.parametrize("name", ["block", "wait", "stay", "stubborn", "spawn"])
@@ -121,72 +121,117 @@ async def test_one_stubborn_call_ends_no_others(shared_bench: Bench) -> None:
     await asyncio.wait_for(shared_bench.becomes_free(), SOON)
 
 
-STAGES = [0.0, 0.01, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0] if IS_WHOLE else [0.01, 0.6, 2.0]
+STAGES = [0.0, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0] if IS_WHOLE else [0.6, 2.0]
+
+
+async def cancel_after(bench: Bench, delay: float, *names: str) -> None:
+    """Cancels calls that began so long ago; the next ones of their tools succeed."""
+    calls = [asyncio.create_task(bench.call(name, "0.05")) for name in names * 4]
+    await asyncio.sleep(delay)
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
+    await asyncio.wait_for(bench.becomes_free(), SOON)
+    for name in names:
+        assert (await bench.call(name, "0.0")).is_success
 
 
 @pytest.mark.parametrize("delay", STAGES)
-async def test_cancel_at_every_stage(handlers: Path, delay: float) -> None:
+async def test_cancel_at_every_stage(shared_bench: Bench, delay: float) -> None:
     """C24: while it waits, its worker starts, it runs, or its result is on its way."""
-    async with asyncio.timeout(BOUND), fleet_engine(handlers, "nap", "anap") as bench:
-        calls = [asyncio.create_task(bench.call(name, "0.05")) for name in ("nap", "anap") * 4]
-        await asyncio.sleep(delay)
-        for call in calls:
-            call.cancel()
-        await asyncio.wait(calls)
-        await asyncio.wait_for(bench.becomes_free(), SOON)
-        assert (await bench.call("nap", "0.0")).is_success
-        assert (await bench.call("anap", "0.0")).is_success
+    names = [f"{name}_{delay * 10:.0f}" for name in ("nap", "anap")]
+    for name in names:
+        shared_bench.add_tool(name.partition("_")[0], name)  # whose workers do not run yet
+    await cancel_after(shared_bench, delay, *names)
 
 
-async def test_a_node_is_removed(handlers: Path, ray_cluster: RayCluster) -> None:
-    """K20: as when its power is cut: `worker_lost`, and the next call runs elsewhere."""
-    node = await asyncio.to_thread(ray_cluster.add_node, doomed=1.0)
-    async with asyncio.timeout(2 * BOUND), fleet_engine(handlers) as bench:
-        bench.add_tool("spawn", resources={"cpus": 0, "others": {"doomed": 1}}, max_workers=1)
-        # Its worker may be on that node, too.
-        bench.add_tool("pid", effect="read", retry={"attempts": 3})
-        call = asyncio.create_task(bench.call("spawn", seconds=2 * BOUND))
-        noted = await bench.noted(2)
-        await asyncio.to_thread(ray_cluster.remove_node, node)
-        result = await asyncio.wait_for(call, 2 * SOON)
-        assert result.error_type == "worker_lost", result.error
-        for pid in noted:
-            await asyncio.wait_for(has_ended(pid), SOON)
-        assert bench.has_slots_free()
-        assert (await bench.call("pid")).is_success
+async def test_cancel_while_the_fleet_is_joined(handlers: Path) -> None:
+    """C24: the others that wait for it, and the next calls, go on."""
+    async with asyncio.timeout(BOUND), fleet_engine(handlers, "nap") as bench:
+        assert bench.engine.fleet is not None
+        await cancel_after(bench, 0.01, "nap")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def impatient_engine(handlers: Path) -> AsyncIterator[Bench]:
+    """One that waits a second for the end of what has stood still."""
+    async with fleet_engine(handlers, fleet_lost_after=1.0) as made:
+        yield made
 
 
 @pytest.mark.parametrize("is_node", [False, True], ids=["worker", "node"])
-async def test_what_stands_still(handlers: Path, ray_cluster: RayCluster, is_node: bool) -> None:
+async def test_what_stands_still(
+    impatient_engine: Bench, ray_cluster: RayCluster, tmp_path: Path, is_node: bool
+) -> None:
     """C21, DESIGN 10.5: the result is there; after `fleet_lost_after` its end is unknown."""
-    settings: dict[str, Any] = {"fleet_lost_after": 1.0}
-    node = await asyncio.to_thread(ray_cluster.add_node, icy=1.0) if is_node else 0
-    async with asyncio.timeout(BOUND), fleet_engine(handlers, **settings) as bench:
-        others = {"icy": 1} if is_node else {}
-        bench.add_tool("block", resources={"cpus": 0, "others": others})
-        assert (await bench.call("block", "")).is_success
-        call = asyncio.create_task(bench.call("block", seconds=3.0))
-        (pid,) = await bench.noted()
-        parts = await asyncio.to_thread(tree_of, node) if is_node else set()
-        assert not is_node or pid in parts, "what is behind the guardian is below its node, too"
-        frozen = [pid, *await asyncio.to_thread(worker_of, pid), *parts]
-        for each in frozen:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(each, signal.SIGSTOP)
-        try:
-            result = await call
-            assert result.error_type == "timeout"
-            assert not bench.has_slots_free()
+    bench, name = impatient_engine, f"block_{is_node}"
+    node = await asyncio.to_thread(ray_cluster.find_spare_node) if is_node else 0
+    bench.add_tool("block", name, resources={"cpus": 0, "others": {"spare": 0.1} if node else {}})
+    bench.file = tmp_path / "noted"
+    for _ in range(ROUNDS):
+        async with asyncio.timeout(BOUND):
+            await knows_spare_node(bench, node)
+            assert (await bench.call(name, "")).is_success
+            await stand_still(bench, name, node)
+            # Awake again, it ends the work, and is there for other calls.
+            assert (await bench.call(name, "")).is_success
+        bench.file.unlink()
+
+
+async def knows_spare_node(bench: Bench, node: int) -> None:
+    """Waits until an engine that may have joined before has heard of a new node."""
+    assert bench.engine.fleet is not None
+    if node:
+        await bench.engine.fleet.join()
+        while bench.engine.fleet.snapshot().find_lack({"spare": 0.1}):  # noqa: ASYNC110 - silent
+            await asyncio.sleep(0.05)
+
+
+async def stand_still(bench: Bench, name: str, node: int) -> None:
+    """Freezes the worker of a call, or all of its node, until the call's slot is given back."""
+    call = asyncio.create_task(bench.call(name, seconds=3.0))
+    (pid,) = await bench.noted()
+    parts = await asyncio.to_thread(tree_of, node) if node else set()
+    assert not node or pid in parts, "what is behind the guardian is below its node, too"
+    frozen = [pid, *await asyncio.to_thread(worker_of, pid), *parts]
+    send_to_all(frozen, signal.SIGSTOP)
+    try:
+        result = await call
+        assert result.error_type == "timeout"
+        assert not bench.has_slots_free()
+        await asyncio.wait_for(bench.becomes_free(), SOON)
+        assert "unknown" in str(bench.engine.controller.explain(result.call_id or ""))
+    finally:
+        send_to_all(frozen, signal.SIGCONT)
+
+
+def send_to_all(pids: Iterable[int], number: signal.Signals) -> None:
+    """Sends a signal to those that are still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+async def test_a_node_is_removed(shared_bench: Bench, ray_cluster: RayCluster) -> None:
+    """K20: as when its power is cut: `worker_lost`, and the next call runs elsewhere."""
+    bench, there = shared_bench, {"cpus": 0, "others": {"spare": 0.1}}
+    bench.add_tool("spawn", "far", resources=there, max_workers=1)
+    # Its worker may be on that node, too.
+    bench.add_tool("pid", "anywhere", effect="read", retry={"attempts": 3})
+    for _ in range(ROUNDS):
+        async with asyncio.timeout(2 * BOUND):
+            node = await asyncio.to_thread(ray_cluster.find_spare_node)
+            await knows_spare_node(bench, node)
+            call = asyncio.create_task(bench.call("far", seconds=2 * BOUND))
+            noted = await bench.noted(2)
+            await asyncio.to_thread(ray_cluster.remove_node, node)
+            result = await asyncio.wait_for(call, 2 * SOON)
+            assert result.error_type == "worker_lost", result.error
+            for pid in noted:
+                await asyncio.wait_for(has_ended(pid), SOON)
             await asyncio.wait_for(bench.becomes_free(), SOON)
-            assert "unknown" in str(bench.engine.controller.explain(result.call_id or ""))
-        finally:
-            for each in frozen:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(each, signal.SIGCONT)
-        # Awake again, it ends the work, and is there for other calls.
-        assert (await bench.call("block", "")).is_success
-    if is_node:
-        await asyncio.to_thread(ray_cluster.remove_node, node)
+            assert (await bench.call("anywhere")).is_success
+        bench.file.unlink()
 
 
 ENGINE = """
@@ -237,57 +282,53 @@ def _read_words(file: Path) -> list[str]:
         ("flood", "wrote more than 64 MiB and was stopped"),
     ],
 )
-async def test_hostile_handlers(handlers: Path, name: str, words: str) -> None:
+async def test_hostile_handlers(shared_bench: Bench, name: str, words: str) -> None:
     """C7: what it does to its process ends its call, and its tool goes on."""
-    async with asyncio.timeout(BOUND), fleet_engine(handlers) as bench:
-        bench.add_tool(name, resources={"cpus": 0, "memory": "512MiB"})
-        for _ in range(2):
-            result = await bench.call(name)
-            assert words in str(result.error)
-        assert bench.has_slots_free()
+    shared_bench.add_tool(name, resources={"cpus": 0, "memory": "512MiB"})
+    for _ in range(2):
+        result = await shared_bench.call(name)
+        assert words in str(result.error)
+    assert shared_bench.has_slots_free()
 
 
-async def test_a_child_that_a_call_leaves(handlers: Path) -> None:
+async def test_a_child_that_a_call_leaves(shared_bench: Bench) -> None:
     """Promise 4: it is gone when the result comes, though the call has succeeded."""
-    async with asyncio.timeout(BOUND), fleet_engine(handlers, "leave_child") as bench:
-        child = (await bench.call("leave_child")).output["result"]
-        assert not is_alive(child)
+    shared_bench.add_tool("leave_child")
+    child = (await shared_bench.call("leave_child")).output["result"]
+    assert not is_alive(child)
 
 
-async def test_random_kills(handlers: Path) -> None:
+def list_actors(bench: Bench, names: Iterable[str]) -> list[int]:
+    """The process ids of the workers of these tools that can take calls."""
+    backend: Any = bench.engine._registry.places.find("ray")
+    lines = [line for name, line in backend.named_lines() if name in names]
+    every = [each.ready for line in lines for each in line.workers.values()]
+    return [ready.pid for ready in every if ready is not None]
+
+
+async def test_random_kills(shared_bench: Bench) -> None:
     """Promises 2 and 3: 200 calls with kills among them: one end each, no slot held, no orphan."""
     random = Random(7)  # noqa: S311 - it has to be the same each time
-    async with asyncio.timeout(4 * BOUND), fleet_engine(handlers, slots=200) as bench:
-        bench.add_tool("nap", max_workers=3)
-        bench.add_tool("anap", max_workers=2)
-        calls = [
-            asyncio.create_task(bench.call(random.choice(["nap", "anap"]), "0.02", 4 * BOUND))
-            for _ in range(200)
-        ]
-        backend: Any = bench.engine._registry.places.find("ray")
-        seen: set[int] = set()
-        kills = 0
-        while kills < 15 and not all(call.done() for call in calls):
-            await asyncio.sleep(random.random() * 0.2)
-            pids = [
-                each.ready.pid
-                for line in backend.list_lines()
-                for each in line.workers.values()
-                if each.ready is not None
-            ]
-            if pids:
-                actor = random.choice(pids)
-                below = await asyncio.to_thread(tree_of, actor)
-                seen |= below
-                victim = random.choice([*below])
-                kills += 1
-                if is_alive(victim):
-                    os.kill(victim, signal.SIGKILL)
-        results = await asyncio.gather(*calls)
-        other = [each.error for each in results if each.error_type not in (None, "worker_lost")]
-        assert not other
-        assert len({result.call_id for result in results}) == 200
-        assert bench.has_slots_free()
-        assert kills > 3
+    names = {"shot": "nap", "ashot": "anap"}
+    for name, handler in names.items():
+        shared_bench.add_tool(handler, name, max_workers=3, idle_time=0.5)
+    calls = [
+        asyncio.create_task(shared_bench.call(random.choice([*names]), "0.02")) for _ in range(200)
+    ]
+    seen: set[int] = set()
+    kills = 0
+    while kills < 15 and not all(call.done() for call in calls):
+        await asyncio.sleep(random.random() * 0.2)
+        if pids := list_actors(shared_bench, names):
+            below = await asyncio.to_thread(tree_of, random.choice(pids))
+            seen |= below
+            kills += 1
+            send_to_all([random.choice([*below])], signal.SIGKILL)
+    results = await asyncio.gather(*calls)
+    other = [each.error for each in results if each.error_type not in (None, "worker_lost")]
+    assert not other
+    assert len({result.call_id for result in results}) == 200
+    await asyncio.wait_for(shared_bench.becomes_free(), SOON)
+    assert kills > 3
     for pid in seen:
-        await asyncio.wait_for(has_ended(pid), SOON)
+        await asyncio.wait_for(has_ended(pid), 2 * SOON)

@@ -9,14 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
 from tests.fleet.samples import BOUND, Bench, define_tool, fleet_engine
 from tool_engine.observability.prometheus import instrument
+from tool_engine.server import create_app
 
-pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="package")]
 TOOL = define_tool("fits", "pid", resources={"cpus": 1})
 
 
@@ -40,12 +42,23 @@ async def test_where_each_call_is(shared_bench: Bench) -> None:
         (tool,) = [each for each in snapshot.tools if each.tool == "narrow"]
         assert (tool.waiting, tool.running, len(tool.workers)) == (1, 1, 1)
         assert tool.workers[0].pid != pid, "the guest is behind Ray's worker"
-        assert (snapshot.is_joined, snapshot.node_count) == (True, 3)
+        assert snapshot.is_joined
+        assert snapshot.node_count >= 3
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(create_app(engine)), base_url="http://127.0.0.1"
+        ) as client:
+            seen = (await client.get("/v1/fleet")).json()
+        (shown,) = [each for each in seen["tools"] if each["tool"] == "narrow"]
+        assert (shown["waiting"], shown["running"], len(seen["nodes"])) == (
+            *(1, 1),
+            snapshot.node_count,
+        )
+        assert shown["workers"][0]["node"] in {each["host"] for each in seen["nodes"]}
         values = {
             name: registry.get_sample_value(f"tool_fleet_{name}")
             for name in ("nodes", "waiting_calls", "running_calls")
         }
-        assert values == {"nodes": 3, "waiting_calls": 1, "running_calls": 1}
+        assert values == {"nodes": snapshot.node_count, "waiting_calls": 1, "running_calls": 1}
         for call in (waiting, running):
             call.cancel()
         await asyncio.wait([running, waiting])
@@ -66,13 +79,20 @@ async def test_where_a_handler_failed(shared_bench: Bench) -> None:
 
 async def test_joined_before_the_first_call(handlers: Path) -> None:
     """`engine.fleet.join()` is what a program waits for before it takes calls."""
-    async with asyncio.timeout(BOUND), fleet_engine(handlers) as bench:
+    async with (
+        asyncio.timeout(BOUND),
+        fleet_engine(handlers, "pid") as bench,
+    ):
         assert bench.engine.fleet is not None
         assert not bench.engine.fleet.snapshot().is_joined
         found = await bench.engine.fleet.join()
-        assert (found.is_joined, found.node_count, found.tools) == (True, 3, [])
+        assert (found.is_joined, found.node_count >= 3, found.tools) == (True, True, [])
         assert found.find_lack({"GPU": 1.0}) is not None
         assert found.find_lack({"CPU": 1.0}) is None
+        assert (await bench.call("pid")).is_success
+        with structlog.testing.capture_logs() as lines:
+            await bench.engine.close()
+        assert "fleet_lost" not in [each["event"] for each in lines], "nothing was lost"
 
 
 async def run_command(folder: Path, *words: str) -> tuple[int, str]:
@@ -100,16 +120,14 @@ async def test_the_command(handlers: Path, tmp_path: Path) -> None:
     settings.write_text('fleet = "auto"\n')
     code, said = await run_command(tmp_path, "status")
     assert (code, "a node can hold one" in said) == (0, True), said
-    code, said = await run_command(tmp_path, "check", "--json")
-    found = json.loads(said)
-    assert (code, len(found["nodes"]), found["tools"][0]["lack"]) == (0, 3, None)
     greedy = {"isolation": "ray", "resources": {"cpus": 64}}
     entry = {**TOOL["entry"], "config": greedy}
     (tmp_path / "tools" / "greedy.yaml").write_text(
         json.dumps({**TOOL, "name": "greedy", "entry": entry})
     )
     code, said = await run_command(tmp_path, "check", "--json")
-    lacks = {each["tool"]: each["lack"] for each in json.loads(said)["tools"]}
-    assert code == 1
+    found = json.loads(said)
+    lacks = {each["tool"]: each["lack"] for each in found["tools"]}
+    assert (code, len(found["nodes"]) >= 3) == (1, True)
     assert "can ever hold 64 CPUs" in lacks["greedy"]
     assert lacks["fits"] is None

@@ -20,7 +20,7 @@ from tests.fleet.samples import BOUND
 from tests.postgres import PostgresServer
 from tests.ray_cluster import is_alive, tree_of
 
-pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="package")]
 ROUNDS = 20 if IS_WHOLE else 1
 ASK = """
 import asyncio, os, time
@@ -122,7 +122,7 @@ class Engines:
                 await each.wait()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="package")
 async def provider() -> AsyncIterator[Provider]:
     async with open_provider() as made:
         yield made

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fleet.samples import BOUND, HANDLERS, Bench, define_tool, fleet_engine
-from tests.ray_cluster import is_alive
+from tests.fleet.samples import (
+    BOUND,
+    HANDLERS,
+    Bench,
+    define_tool,
+    fleet_engine,
+    handlers_in,
+)
+from tests.ray_cluster import RayCluster, is_alive
 from tool_engine import DefinitionError, ToolEngineEvent
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="package")]
 
 
 @pytest.fixture
-async def bench(handlers: Path) -> AsyncIterator[Bench]:
-    async with fleet_engine(handlers) as made:
-        yield made
+def bench(shared_bench: Bench) -> Bench:
+    """The engine that tests share: they give their tools names of their own."""
+    return shared_bench
 
 
-def workers_of(bench: Bench) -> list[Any]:
-    """The workers of all tools that can take calls."""
+def workers_of(bench: Bench, tool: str) -> list[Any]:
+    """The workers of a tool that can take calls."""
     backend: Any = bench.engine._registry.places.find("ray")
-    every = [each for line in backend.list_lines() for each in line.workers.values()]
+    lines = [line for name, line in backend.named_lines() if name == tool]
+    every = [each for line in lines for each in line.workers.values()]
     return [each for each in every if each.ready is not None]
 
 
@@ -62,36 +69,37 @@ async def test_many_reports(bench: Bench) -> None:
 
 async def test_a_batch(bench: Bench) -> None:
     """Calls that come together travel together, and each has its own end."""
-    bench.add_tool("anap", batch={"max_size": 50, "max_wait": 0.05})
-    bench.add_tool("nap", batch={"max_size": 10, "max_wait": 0.05}, max_workers=1)
-    assert (await bench.call("anap", "0")).is_success
-    calls = [bench.call("anap", "0" if number else "wrong") for number in range(50)]
+    bench.add_tool("anap", "together", batch={"max_size": 50, "max_wait": 0.05})
+    bench.add_tool("nap", "in_turn", batch={"max_size": 10, "max_wait": 0.05}, max_workers=1)
+    assert (await bench.call("together", "0")).is_success
+    calls = [bench.call("together", "0" if number else "wrong") for number in range(50)]
     results = await asyncio.gather(*calls)
     assert sum(each.is_success for each in results) == 49
     assert results[0].error_type == "execution_error"
-    results = await asyncio.gather(*(bench.call("nap", "0.01") for _ in range(20)))
+    results = await asyncio.gather(*(bench.call("in_turn", "0.01") for _ in range(20)))
     assert all(each.is_success for each in results)
 
 
 async def test_idle_workers_end(bench: Bench) -> None:
     """Those beyond `min_workers` end after `idle_time`; the others stay."""
-    bench.add_tool("nap", min_workers=1, max_workers=3, idle_time=0.5)
-    await asyncio.gather(*(bench.call("nap", "0.5") for _ in range(3)))
+    bench.add_tool("nap", "idle", min_workers=1, max_workers=2, idle_time=0.5)
+    await asyncio.gather(*(bench.call("idle", "0.5") for _ in range(3)))
     async with asyncio.timeout(BOUND):
-        while len(workers_of(bench)) > 1:  # noqa: ASYNC110 - an end rings no bell
+        while len(workers_of(bench, "idle")) > 1:  # noqa: ASYNC110 - an end rings no bell
             await asyncio.sleep(0.05)
-    pid = workers_of(bench)[0].ready.pid
-    assert (await bench.call("nap", "0")).is_success
-    assert workers_of(bench)[0].ready.pid == pid
+    pid = workers_of(bench, "idle")[0].ready.pid
+    assert (await bench.call("idle", "0")).is_success
+    assert workers_of(bench, "idle")[0].ready.pid == pid
 
 
-async def test_a_tool_that_waits_for_resources_of_idle_workers(bench: Bench) -> None:
+async def test_a_tool_that_waits_for_resources_of_idle_workers(handlers: Path) -> None:
     """Fair use: three processors, all held by idle workers of one tool, do not starve another."""
-    bench.add_tool("nap", resources={"cpus": 1}, max_workers=3)
-    bench.add_tool("pid", resources={"cpus": 1})
-    await asyncio.gather(*(bench.call("nap", "0.5") for _ in range(6)))
-    result = await bench.call("pid", seconds=30.0)
-    assert result.is_success, result.error
+    async with asyncio.timeout(BOUND), fleet_engine(handlers) as bench:
+        bench.add_tool("nap", resources={"cpus": 1}, max_workers=3)
+        bench.add_tool("pid", resources={"cpus": 1})
+        await asyncio.gather(*(bench.call("nap", "0.5") for _ in range(6)))
+        result = await bench.call("pid", seconds=60.0)
+        assert result.is_success, result.error
 
 
 async def test_variables_of_the_runtime(bench: Bench) -> None:
@@ -102,43 +110,49 @@ async def test_variables_of_the_runtime(bench: Bench) -> None:
         bench.add_tool("path", "leaky", runtime={"env_vars": {"API_KEY": "x"}})
 
 
-async def test_other_code(bench: Bench, handlers: Path) -> None:
+async def test_other_code(bench: Bench) -> None:
     """What a node imports is compared with what the engine has; nothing of other code runs."""
-    bench.add_tool("pid")
-    bench.add_tool("here")
-    assert (await bench.call("pid")).is_success
-    line = workers_of(bench)[0]._line
+    bench.add_tool("pid", "stale")
+    assert (await bench.call("stale")).is_success
+    (worker,) = workers_of(bench, "stale")
+    line = worker._line
     # As on a node with another version of the file.
     line._settings["entry"] = type(line.entry)(
         "handlers_of_fleets", "pid", "ray", approved="sha256:0"
     )
-    line.end_worker(workers_of(bench)[0])
-    result = await bench.call("pid")
+    line.end_worker(worker)
+    result = await bench.call("stale")
     assert result.error_type == "definition_mismatch"
     assert "deploy the same version there" in str(result.error)
     assert (await bench.call("here")).is_success
 
 
-async def test_a_new_definition_has_new_workers(bench: Bench, handlers: Path) -> None:
+async def test_a_new_definition_has_new_workers(
+    handlers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_cluster: RayCluster
+) -> None:
     """C17: a running call keeps the definition that it began with."""
-    definition = define_tool("timed", "nap")
-    folder = handlers / "none"
+    folder = tmp_path / "none"
     folder.mkdir()
     file = folder / "timed.yaml"
+    definition = define_tool("timed", "nap")
     file.write_text(json.dumps({**definition, "version": "1.0.0"}))
-    await bench.engine.load()
-    assert (await bench.call("timed", "0")).is_success
-    first = workers_of(bench)[0].ready.pid
-    running = asyncio.create_task(bench.call("timed", "1.5"))
-    await asyncio.sleep(0.2)
-    (handlers / "handlers_of_fleets.py").write_text(HANDLERS + "def nap(text): return 'new'\n")
-    file.write_text(json.dumps({**definition, "version": "1.1.0"}))
-    await bench.engine.reload()
-    assert (await bench.call("timed", "0")).output == {"result": "new"}
-    assert (await running).output == {"result": "1.5"}
-    async with asyncio.timeout(BOUND):
-        while is_alive(first):  # noqa: ASYNC110 - an end rings no bell
-            await asyncio.sleep(0.05)
+    # Of its own, for it is changed.
+    with handlers_in(tmp_path, monkeypatch, ray_cluster):
+        async with asyncio.timeout(BOUND), fleet_engine(tmp_path) as bench:
+            await bench.engine.load()
+            assert (await bench.call("timed", "0")).is_success
+            (first,) = [each.ready.pid for each in workers_of(bench, "timed")]
+            running = asyncio.create_task(bench.call("timed", "1.5"))
+            await asyncio.sleep(0)
+            (tmp_path / "handlers_of_fleets.py").write_text(
+                HANDLERS + "def nap(text): return 'new'\n"
+            )
+            file.write_text(json.dumps({**definition, "version": "1.1.0"}))
+            await bench.engine.reload()
+            assert (await bench.call("timed", "0")).output == {"result": "new"}
+            assert (await running).output == {"result": "1.5"}
+            while is_alive(first):  # noqa: ASYNC110 - an end rings no bell
+                await asyncio.sleep(0.05)
 
 
 async def test_lines_are_the_calls_own(bench: Bench) -> None:

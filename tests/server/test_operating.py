@@ -44,6 +44,14 @@ async def test_what_could_not_be_loaded(olga: Client, engine: ToolEngine) -> Non
     assert "description" in wrong["message"]
 
 
+async def test_the_fleet_of_an_engine_that_has_none(ann: Client, olga: Client) -> None:
+    """The setting is named; who only calls is not let look. With one: `tests/fleet`."""
+    found = await olga.get("/v1/fleet")
+    assert (found.status, found.kind) == (404, "no-fleet")
+    assert "set `fleet` in its settings" in str(found.json)
+    assert (await ann.get("/v1/fleet")).status == 403
+
+
 async def test_pause(ann: Client, olga: Client, engine: ToolEngine) -> None:
     """No call starts meanwhile, and none is lost."""
     assert (await olga.send("POST", "/v1/pause")).json == {"is_paused": True}

@@ -110,6 +110,7 @@ class FleetConnection:
         self._starting: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._why = "its connection ended"
+        self._is_closed = False
 
     @property
     def is_joined(self) -> bool:
@@ -152,7 +153,7 @@ class FleetConnection:
 
     async def close(self) -> None:
         """End the driver, and with it all that runs on the fleet for this engine."""
-        self._why = "the engine was closed"
+        self._why, self._is_closed = "the engine was closed", True
         if self._starting is not None:
             await asyncio.wait([self._starting])
         process, frames = self._process, self._frames
@@ -272,7 +273,7 @@ class FleetConnection:
         owners, self.owners = self.owners, {}
         words = f"the fleet was lost: {why}"
         self._lose_owners([*owners.values()], words, True, _SECONDS_WITHOUT_DRIVER)
-        if owners:
+        if owners and not self._is_closed:
             _log.warning("fleet_lost", fleet=self.address, reason=why)
 
 
