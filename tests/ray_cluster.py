@@ -91,7 +91,8 @@ class RayCluster:
         self.list_processes()
         with contextlib.suppress(BrokenPipeError):
             self.process.communicate(timeout=END_LIMIT)
-        until = time.monotonic() + END_LIMIT
+        # An agent of Ray's outlives a head that was killed.
+        until = time.monotonic() + (END_LIMIT if self._has_head else 0.0)
         while (left := self.list_processes()) and time.monotonic() < until:
             time.sleep(0.05)
         names = {pid: _read_command(pid) for pid in left}
@@ -100,7 +101,6 @@ class RayCluster:
                 os.kill(pid, signal.SIGKILL)
         self._words.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-        # An agent of Ray's outlives a head that was killed.
         assert not left or not self._has_head, f"processes left behind: {names}"
 
     def _hear(self) -> dict[str, Any]:

@@ -294,6 +294,7 @@ async def test_closing(place: str, tmp_path: Path, request: pytest.FixtureReques
         calls = [asyncio.create_task(each.call(name)) for name, each in stands.items()]
         for each in stands.values():
             await each.has_begun()
+        for each in stands.values():
             asyncio.get_running_loop().call_later(0.3, each.let_go)
         await stand.engine.close()
         assert {(await call).error_type for call in calls} == {"engine_closed"}
