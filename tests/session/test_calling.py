@@ -25,8 +25,8 @@ from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.reading.presentation import Presentation
 from tool_engine.session.variables.call_variables import UnmadeCall
 
-MOST_CALLS = 56
-MOST_FILES = 20
+MOST_CALLS = 46
+MOST_FILES = 19
 
 
 @pytest.fixture

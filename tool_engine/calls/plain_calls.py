@@ -1,7 +1,8 @@
 """How does a call take its steps when no special rule applies to it?
 
-Most calls come without a context, for a tool that needs no consent, while a slot is free and
-nothing listens. Their steps are those of `pipeline`, in the same order, without what each of them
+Most calls come without a context, or from a conversation that has found before that nothing asks
+about the tool; for a tool that needs no consent, while a slot is free and nothing listens. Their
+steps are those of `pipeline`, in the same order, without what each of them
 asks for other calls. A call that anything else applies to is left to the pipeline before anything
 was done for it; one whose tool waits or fails, as soon as that shows.
 """
@@ -22,10 +23,11 @@ from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.plan import Plan
 from tool_engine.events import EventBus
 from tool_engine.interfaces import AdmissionController, Slot
-from tool_engine.knowledge.memory import SMALL, PlainEntry
+from tool_engine.knowledge.memory import SMALL, CallerFacts, PlainEntry
 from tool_engine.knowledge.snapshot import pack_plain
 from tool_engine.logger import current_call
-from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.record import next_serial
 
 Begun = tuple[Call, Plan, Slot, ToolTask]
@@ -60,11 +62,18 @@ def make_wires(controller: AdmissionController, *rest: Any) -> Wires | None:
 
 
 def take_plain(  # noqa: C901, PLR0911 - each step in between costs a hundredth of a call
-    wires: Wires | None, tool_name: Any, params: Any
+    wires: Wires | None, tool_name: Any, params: Any, who: ToolExecutionContext = ANONYMOUS
 ) -> ToolExecutionResult | Begun | None:
     """Take a call to its end, or as far as its tool comes without a wait.
 
-    None: it is no plain call, and nothing was done for it.
+    Args:
+        wires: What it has in common with other calls; None: there are none.
+        tool_name: The tool.
+        params: Its arguments.
+        who: The caller's context, if it has one.
+
+    Returns:
+        None: it is no plain call, and nothing was done for it.
     """
     if wires is None:
         return None
@@ -86,13 +95,18 @@ def take_plain(  # noqa: C901, PLR0911 - each step in between costs a hundredth 
     used, bucket_used = pool.used + weight, bucket.used + weight
     if used > pool.room or bucket_used > bucket.most or began >= pool.look_at:
         return None
-    arrival, serial, who = number + queue.enqueued, next_serial(), ANONYMOUS
+    timeout: float | None = plan.timeout
+    if who is not ANONYMOUS:
+        timeout = _begin_scoped(pool, plan, who, call_id, arguments)
+    if timeout is None:
+        return None
+    arrival, serial = number + queue.enqueued, next_serial()
     call = Call(owner, serial, call_id, tool_name, packed, who, plan, None, lane, arrival, began)
     pool.used, bucket.used, pool.acquired = used, bucket_used, number + 1
     if used > pool.most_used:
         pool.most_used = used
     try:
-        run = ToolTask(loop, began + plan.timeout, runs, call, direct, arguments)
+        run = ToolTask(loop, began + timeout, runs, call, direct, arguments)
         if direct is None:
             call.bind_run(run, plan)
         is_done = run.start(task_of(loop))
@@ -102,6 +116,48 @@ def take_plain(  # noqa: C901, PLR0911 - each step in between costs a hundredth 
     if not is_done or run.is_troubled:
         return call, plan, call.slot, run
     return _end_plainly(wires, call, plan, run, lane)
+
+
+def _begin_scoped(
+    pool: SlotPool, plan: Plan, who: ToolExecutionContext, call_id: str, arguments: dict[str, Any]
+) -> float | None:
+    """Begin a call that comes from a conversation, and has room.
+
+    Returns:
+        The seconds that its tool may run; None: more applies to it than its conversation has said
+        before, and nothing was done.
+    """
+    if (
+        type(who) is not ToolExecutionContext
+        or who._is_changed  # noqa: SLF001 - the engine's own
+        or who._is_of_own  # noqa: SLF001 - the engine's own
+        or who._call is not None  # noqa: SLF001 - the engine's own
+        or who._task is not None  # noqa: SLF001 - the engine's own
+        or who.on_progress is not None
+        or who.deadline is not None
+        or who.task_id is not None
+        or (begin := getattr(who.scope, "begin_known", None)) is None
+        or plan.choose_request(pool.config, who, arguments, None) is not plan.request
+        or not begin(call_id, plan.tool, arguments)
+    ):
+        return None
+    seconds: float | None = who.timeout
+    return plan.timeout if seconds is None or seconds is DEFAULT_TIMEOUT else seconds
+
+
+def _end_scoped(
+    who: ToolExecutionContext, sent: bytes, output: dict[str, Any], kept: bytes
+) -> CallerFacts:
+    """Give a conversation what is packed of its call; return what the record says of it."""
+    who.scope.note_known(sent, output, kept)
+    return (
+        who.caller_id,
+        who.caller_type,
+        who.conversation_id,
+        who.workflow_id,
+        who.parent_call_id,
+        who.session_id,
+    )
 
 
 def _end_plainly(
@@ -140,7 +196,9 @@ def _end_plainly(
     packed, call_id, facts = call.params, call.call_id, plan.facts
     date = ending.date if now < ending.next_date else ending.read_date(now)
     after, serial, memory = now - ending.dated, call.serial, ending.memory
-    entry = PlainEntry(packed, kept, seconds, date, after, call_id, facts, plan.tool, serial)
+    tool, who = plan.tool, call.context
+    caller = None if who is ANONYMOUS else _end_scoped(who, packed, output, kept)
+    entry = PlainEntry(packed, kept, seconds, date, after, call_id, facts, tool, serial, caller)
     if memory is None or len(packed) + len(kept) > SMALL:
         ending.append(entry.complete())
     else:

@@ -41,8 +41,12 @@ SMALL: Final = _LARGE
 """Bytes of arguments and result together up to which a call is kept as a `PlainEntry`."""
 
 
+CallerFacts: TypeAlias = tuple[str | None, str, str | None, str | None, str | None, str | None]
+"""What a record says of who called: as the fields of `CallEntry`, from `caller_id` on."""
+
+
 class PlainEntry(msgspec.Struct, gc=False):
-    """A call that came without a context and succeeded at once: a third of its `CallEntry`."""
+    """A call that succeeded at once, without special rules: a third of its `CallEntry`."""
 
     params: bytes
     result: bytes
@@ -53,6 +57,8 @@ class PlainEntry(msgspec.Struct, gc=False):
     facts: dict[str, Any]
     tool: Tool
     serial: int
+    caller: CallerFacts | None = None
+    """Who called; None: it came without a context."""
 
     @property
     def record_id(self) -> str:
@@ -60,7 +66,7 @@ class PlainEntry(msgspec.Struct, gc=False):
 
     def complete(self) -> CallEntry:
         """Return the whole entry; what is left out has its usual value."""
-        return CallEntry(
+        entry = CallEntry(
             self.tool.name,
             self.params,
             self.result,
@@ -73,6 +79,16 @@ class PlainEntry(msgspec.Struct, gc=False):
             self.serial,
             self.tool.concurrency.priority,
         )
+        if self.caller is not None:
+            (
+                entry.caller_id,
+                entry.caller_type,
+                entry.conversation_id,
+                entry.workflow_id,
+                entry.parent_call_id,
+                entry.session_id,
+            ) = self.caller
+        return entry
 
 
 _Kept: TypeAlias = KeptCall | PlainEntry

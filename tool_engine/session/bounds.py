@@ -272,6 +272,31 @@ class Meter:
                 each.count_call(name, tool, is_asked_for=is_asked_for)
         return None
 
+    def take_plainly(self, tool_name: str, identity: str) -> bool:
+        """Count one call that nothing bounds; False: something may, and it was not counted."""
+        config, line = self.config, self.line
+        if (
+            len(line) > 1
+            or self._began is not None
+            or self._stopped is not None
+            or config.max_uses
+            or config.max_calls is not None
+            or config.max_tokens is not None
+            or config.max_seconds is not None
+            or current_call.get() is not None
+            or _ALSO.get()
+        ):
+            return False
+        with Counting.lock:
+            # The same as `count_call`, written out.
+            uses, kept = self._uses, self._kept
+            uses[identity] = uses.get(identity, 0) + 1
+            kept.calls += 1
+            self._calls_of_turn += 1
+            by_tool = kept.by_tool
+            by_tool[tool_name] = by_tool.get(tool_name, 0) + 1
+        return True
+
     def give_back(
         self,
         tool_name: str,

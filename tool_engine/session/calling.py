@@ -19,12 +19,13 @@ from tool_engine.approval.principal import principal_of
 from tool_engine.calls.uses import is_use
 from tool_engine.errors import ApprovalError, VariableError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
-from tool_engine.model.call import Refusal, ToolExecutionContext
+from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.context_check import check_context, heard_by, is_of_own
 from tool_engine.model.json.plain import read_plain
 from tool_engine.model.json.secret_schema import UNNAMED
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.refusal import finding_of
+from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.allowed_call import Yes
 from tool_engine.protocols.written_arguments import is_written
@@ -43,6 +44,7 @@ from tool_engine.session.formatting import LIMIT
 from tool_engine.session.keeping import ResultKeeper
 from tool_engine.session.narrowing import find_limit
 from tool_engine.session.parts import SessionParts
+from tool_engine.session.prompt.skills import READING
 from tool_engine.session.reading.presentation import without_hidden_limit
 from tool_engine.session.reading.result import SessionResult, as_session_result, find_show
 from tool_engine.session.scope import (
@@ -59,6 +61,7 @@ from tool_engine.session.variables.references import (
     expand_references,
     expand_written,
     has_typed,
+    is_typed_flat,
     make_ready,
     may_refer,
 )
@@ -167,6 +170,9 @@ class SessionCalls:
             context: Who calls, and within which limits.
             yes: The consent that was given for this very call before it came here.
         """
+        is_plain = context is None and yes is None
+        if is_plain and (begun := self._begin_plain(tool_name, params)) is not None:
+            return await self._run_plain(*begun)
         if context is not None:
             check_context(context)
             if is_of_own(context):
@@ -196,6 +202,54 @@ class SessionCalls:
             placed = None if called is None else called.placed
             return await self._end_refused(tool_name, placed, params, context, checked)
         return await self._run_call(checked, params, context, yes=yes)
+
+    def _begin_plain(
+        self, tool_name: str, params: Any
+    ) -> tuple[Called, SessionScope, ToolExecutionContext] | None:
+        """Count a call to which no special rule applies; None: one may, and nothing was done.
+
+        Of its tool it was found before, at its first call since anything changed.
+        """
+        found, (seen, known) = self._toolbox.find_present(), self._called
+        if found is not seen or type(tool_name) is not str or type(params) is not dict:
+            return None
+        called = known.get(tool_name)
+        if (
+            called is None
+            or called.free is None
+            or not called.is_plain
+            or LIMIT in params
+            or not is_typed_flat(params)
+            or (timeout := called.timeout) is None
+            or not self._meter.take_plainly(called.placed.name, called.identity)
+        ):
+            return None
+        name, caller = called.placed.name, self._caller
+        read = self._read_labels.labels
+        scope = SessionScope(
+            self.of_scopes,
+            Expanded(params, (), _NO_PLACES, read, read if params else _NO_LABELS),
+            called=called,
+            paid=self._meter.line,
+            source=called.source,
+            called_name=name,
+            principal=caller.principal,
+        )
+        return called, scope, caller.bind(None, called.placed.tool, scope, timeout=timeout)
+
+    async def _run_plain(
+        self, called: Called, scope: SessionScope, bound: ToolExecutionContext
+    ) -> SessionResult:
+        placed, expanded = called.placed, scope.expanded
+        try:
+            result = await self._source.execute(placed.name, expanded.params, bound)
+        finally:
+            if scope.deferred:
+                self._note_deferred(scope, placed.name, None)
+        read = self._keeper.finish_plainly(called, result, scope)
+        if read is not None:
+            return read
+        return await self._end_call(placed, expanded.params, expanded, result, scope)
 
     def refuse(
         self, tool_name: str, params: Any, context: ToolExecutionContext | None, refusal: Refusal
@@ -341,20 +395,38 @@ class SessionCalls:
                 context.note_failure(failure)
             raise
         finally:
-            for token, is_itself in scope.deferred.items():
-                name = tool_name if is_itself else None
-                heard = context.on_progress if is_itself and context is not None else None
-                note_deferred(
-                    self._deferred, self._gate.book, token, scope, name, asker=self, listener=heard
-                )
+            if scope.deferred:
+                self._note_deferred(scope, tool_name, context)
         for part in kept.parts:
             scope.take_asks(part)
+        return await self._end_call(placed, params, expanded, result, scope)
+
+    def _note_deferred(
+        self, scope: SessionScope, tool_name: str, context: ToolExecutionContext | None
+    ) -> None:
+        """Note the calls that wait for an answer: this one, or some that its tool made."""
+        for token, is_itself in scope.deferred.items():
+            name = tool_name if is_itself else None
+            heard = context.on_progress if is_itself and context is not None else None
+            note_deferred(
+                self._deferred, self._gate.book, token, scope, name, asker=self, listener=heard
+            )
+
+    async def _end_call(
+        self,
+        placed: Placed,
+        params: Any,
+        expanded: Expanded,
+        result: ToolExecutionResult,
+        scope: SessionScope,
+    ) -> SessionResult:
+        """Return what the model reads of a call that has ended in the engine."""
         if scope.tool is not None and not result.is_success:
             result = named_twice(result, scope.tool.name)
         if not result.is_success and not is_use(result):
             # What is wrong with it can be put right: that is no use of the tool.
-            self._meter.give_back(tool_name, scope.paid, is_asked_for=not is_nested)
-        return await self._keeper.finish(tool_name, placed, params, expanded, result, scope)
+            self._meter.give_back(placed.name, scope.paid, is_asked_for=not scope.is_nested)
+        return await self._keeper.finish(placed.name, placed, params, expanded, result, scope)
 
     def _find_called(self, tool_name: str) -> Called | None:
         """Return the one tool of a shown name, on or off, or None."""
@@ -373,6 +445,13 @@ class SessionCalls:
             )
             identity, has_secrets = self._tools.identify(name), _has_secrets(placed.tool)
             called = Called(placed, identity, source, found, limit, show, has_secrets)
+            called.is_plain = (
+                placed.is_enabled
+                and placed.tool.max_uses is None
+                and show == ResultShow.FULL.value
+                and self._caller.is_alone
+                and not (placed.is_own or has_secrets or name in READING)
+            )
             known[name] = called
         return called
 

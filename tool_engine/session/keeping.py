@@ -42,7 +42,7 @@ from tool_engine.session.reading.result import (
     may_present_later,
     withhold_result,
 )
-from tool_engine.session.scope import SessionScope
+from tool_engine.session.scope import Called, SessionScope
 from tool_engine.session.toolbox.standing import Placed
 from tool_engine.session.variables.call_variables import (
     NamesOfCall,
@@ -51,6 +51,7 @@ from tool_engine.session.variables.call_variables import (
     keep_packed,
     name_variables,
     pack_call,
+    share_packed,
     unpack_output,
 )
 from tool_engine.session.variables.labels import find_result_labels
@@ -190,6 +191,57 @@ class ResultKeeper:
                 note_deferred(self._deferred, book, token, scope, placed.name, rest)
         return await self._keep_result(*ended, refusal)
 
+    def finish_plainly(
+        self, called: Called, result: ToolExecutionResult, scope: SessionScope
+    ) -> SessionResult | None:
+        """Do the same as `finish` for a call to which no special rule applies.
+
+        None: one does, or too much came of it, and nothing was done.
+        """
+        tool, name, ran = called.placed.tool, called.placed.name, scope.tool
+        params, store = scope.expanded.params, self._variables
+        if (
+            ran is None
+            or scope.asks
+            or not result.is_success
+            or name in self._presentations
+            or find_replies()
+            or not scope.is_still_free(ran)
+        ):
+            return None
+        read, sent = make_short_result(result, name, params, called.limit), scope.sent
+        packed = None
+        if read is not None and sent is not None:
+            packed = share_packed(sent, result.output["result"], read.formatted_text)
+        packed = packed or pack_call(tool, params, result, scope.find_size, has_secrets=False)
+        if packed is None:
+            return None
+        self.number += 1
+        names = name_variables(name, self.number, store)
+        put_in = frozenset(scope.labels)
+        labels = find_result_labels(tool, params, result, put_in, scope.source, ran.name)
+        if read is None:
+            unread = self._leave_unread(packed, name, called.limit, names.result)
+            read = make_session_result(result, name, unread, unread, is_truncated=unread)
+        keep_packed(store, tool, names, packed, labels, put_in)
+        read.args_variable = names.args if names.args in store else None
+        read.result_variable = names.result
+        self._results.note(scope.call_id, labels)
+        if not self._read_labels.has_all(labels):
+            call = Ended(tool, result, put_in, labels)
+            self._read_labels.note(find_labels_read(call, is_formatted=False))
+        return read
+
+    def _leave_unread(
+        self, packed: PackedCall, tool_name: str, limit: int, variable: str | None
+    ) -> UnreadTexts:
+        """Return texts that are made when one is first read."""
+        config = self._toolbox.config
+        has_reader = config.tool_toggles.get("read_var", True)
+        return UnreadTexts(
+            _present_packed, packed, tool_name, limit, variable, config.language, has_reader
+        )
+
     def _read_at_once(
         self,
         result: ToolExecutionResult,
@@ -217,11 +269,7 @@ class ResultKeeper:
             return short
         if packed is None or not may_present_later(result, params):
             return None
-        config = self._toolbox.config
-        has_reader = config.tool_toggles.get("read_var", True)
-        unread = UnreadTexts(
-            _present_packed, packed, tool_name, limit, variable, config.language, has_reader
-        )
+        unread = self._leave_unread(packed, tool_name, limit, variable)
         return make_session_result(result, tool_name, unread, unread, is_truncated=unread)
 
     async def _read_in_time(

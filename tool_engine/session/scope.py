@@ -76,6 +76,8 @@ class Called(msgspec.Struct, eq=False):
     free: Tool | None = None
     """The engine's tool, once it was found that nothing but its arguments can forbid a call, nor
     ask about its result, until something changes."""
+    is_plain: bool = False
+    """Whether nothing in its definition or the settings asks for more than the shortest way."""
 
 
 class Caller:
@@ -252,6 +254,7 @@ class SessionScope:
         "params",
         "parts",
         "principal",
+        "sent",
         "shared",
         "source",
         "tool",
@@ -296,6 +299,8 @@ class SessionScope:
         """The tool that the conversation called, in the form in which the engine has it."""
         self.params: dict[str, Any] = {}
         """The arguments that the tool ran with, defaults filled in."""
+        self.sent: bytes | None = None
+        """The arguments as they came, as MessagePack, where the engine packed them for it."""
         self._allowed: ApprovalRequest | None = None
         self._output: tuple[Any, bytes] | None = None
         """An output, and what its record keeps of it; that of the call itself is the last one."""
@@ -373,6 +378,19 @@ class SessionScope:
             self.call_id = call_id
             # The tool may do anything with its arguments.
             self.tool, self.params = tool, copied(params)
+        return True
+
+    def begin_known(self, call_id: str, tool: Tool, params: dict[str, Any]) -> bool:
+        """Begin the call itself; False: it is not known to be free, and nothing was done."""
+        if (
+            self.call_id is not None
+            or self._allowed is not None
+            or self.consented is not None
+            or self.yes is not None
+            or not self.is_still_free(tool)
+        ):
+            return False
+        self.call_id, self.tool, self.params = call_id, tool, copied(params)
         return True
 
     def _find_free(self, tool: Tool, params: dict[str, Any], *, is_first: bool) -> bool:
@@ -539,6 +557,10 @@ class SessionScope:
     def note_output(self, output: dict[str, Any], kept: bytes) -> None:
         """Take what the engine knows of the output of a call that has succeeded."""
         self._output = output, kept
+
+    def note_known(self, sent: bytes, output: dict[str, Any], kept: bytes) -> None:
+        """Take what the engine has packed of a call that `begin_known` began."""
+        self.sent, self._output = sent, (output, kept)
 
     def find_size(self, output: dict[str, Any]) -> int | None:
         """Return the bytes of an output as MessagePack; None: the engine did not find them."""

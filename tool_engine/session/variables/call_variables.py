@@ -82,7 +82,8 @@ def _make_name(tool_name: str) -> str:
 class PackedCall(msgspec.Struct, frozen=True, eq=False):
     """A call's arguments and output, as they were when it ended."""
 
-    data: bytes
+    data: bytes | tuple[bytes, str | int]
+    """Both by `marshal`; or the arguments as MessagePack, and a text or number that came of it."""
     most_sent: int
     """The most characters that the text of the arguments may have."""
     most_returned: int
@@ -162,6 +163,20 @@ def pack_call(
     return PackedCall(data, _LONGEST_BYTE * sent, _LONGEST_BYTE * returned)
 
 
+def share_packed(sent: bytes, value: str | int, text: str) -> PackedCall | None:
+    """Return the same as `pack_call`, of arguments that are packed, and a value that never changes.
+
+    Args:
+        sent: The arguments as MessagePack.
+        value: The text or number that the tool returned.
+        text: The same as a text.
+    """
+    most_sent, most_returned = _LONGEST_BYTE * len(sent), len(text)
+    if most_sent + most_returned > LARGE:
+        return None
+    return PackedCall((sent, value), most_sent, most_returned)
+
+
 def _measure_size(value: dict[str, Any] | None) -> int:
     """Return the bytes of a value as MessagePack; more than `_MOST` where it has no such form."""
     if not value:
@@ -170,7 +185,11 @@ def _measure_size(value: dict[str, Any] | None) -> int:
     return _MOST + 1 if packed is None else len(packed)
 
 
-def _read_back(data: bytes) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _read_back(
+    data: bytes | tuple[bytes, str | int],
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    if isinstance(data, tuple):
+        return msgspec.msgpack.decode(data[0]), {"result": data[1]}
     read: tuple[dict[str, Any], dict[str, Any] | None]
     read = marshal.loads(data)  # noqa: S302 - of bytes that were made here, in this process
     return read

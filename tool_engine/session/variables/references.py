@@ -135,6 +135,19 @@ def may_refer(params: dict[str, Any]) -> bool:
     return False
 
 
+def is_typed_flat(params: dict[str, Any]) -> bool:
+    """Return True for texts and numbers alone, none of which may hold a reference."""
+    for key, item in params.items():
+        if type(item) is str:
+            if BEGIN in item:
+                return False
+        elif type(item) not in _NUMBERS:
+            return False
+        if type(key) is not str or BEGIN in key:
+            return False
+    return True
+
+
 def _holds_reference(value: Any) -> bool:
     try:
         # Writing it is much quicker than looking at each of its parts.
