@@ -12,6 +12,7 @@ import pytest
 from tool_engine import ToolEngine, ToolEngineConfig, ToolSession
 from tool_engine.session.calling import SessionCalls
 from tool_engine.session.reading.presentation import Presentation
+from tool_engine.session.scope import SessionScope
 
 CALLS: tuple[tuple[str, Any], ...] = (
     ("echo", {"value": "a text"}),
@@ -56,6 +57,7 @@ async def test_the_shortest_way_leaves_what_each_step_leaves(
     """X1: result, texts, variables, labels, use and record are the same, whichever way."""
     short = await _run_calls(change, tmp_path)
     monkeypatch.setattr(SessionCalls, "_begin_plain", lambda *_: None)
+    monkeypatch.setattr(SessionScope, "begin_known", lambda *_: False)
     assert short == await _run_calls(change, tmp_path)
 
 
