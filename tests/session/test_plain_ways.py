@@ -39,7 +39,7 @@ CHANGES: dict[str, Callable[[ToolSession], object]] = {
     "nothing": lambda session: None,
     "off": lambda session: session.toolbox.set_tool_enabled("echo", False),
     "presented": lambda session: session.presentations.update(
-        echo=Presentation(format=lambda result: "made")
+        echo=Presentation(format=lambda *_: "made")
     ),
     "in a turn": lambda session: session.meter.begin_turn(),
     "stopped": lambda session: session.meter.stop_calls("max_calls_reached", "no more"),
