@@ -176,8 +176,7 @@ class Pipeline:
     ) -> ToolExecutionResult:
         """Take one call through all steps, or one that was `begun` through what is left of them."""
         is_bare = on_progress is None and call_id is None and parent is _UNASKED and begun is None
-        who = ANONYMOUS if context is None else context
-        if is_bare and (done := self._take_plain(self._wires, tool_name, params, who)) is not None:
+        if is_bare and (done := self._take_plain(self._wires, tool_name, params, context)):
             return await self._complete_call(*done) if type(done) is tuple else done
         context = ANONYMOUS if context is None is on_progress else context_of(context, on_progress)
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):

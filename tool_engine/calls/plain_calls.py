@@ -62,7 +62,7 @@ def make_wires(controller: AdmissionController, *rest: Any) -> Wires | None:
 
 
 def take_plain(  # noqa: C901, PLR0911 - each step in between costs a hundredth of a call
-    wires: Wires | None, tool_name: Any, params: Any, who: ToolExecutionContext = ANONYMOUS
+    wires: Wires | None, tool_name: Any, params: Any, context: ToolExecutionContext | None = None
 ) -> ToolExecutionResult | Begun | None:
     """Take a call to its end, or as far as its tool comes without a wait.
 
@@ -70,7 +70,7 @@ def take_plain(  # noqa: C901, PLR0911 - each step in between costs a hundredth 
         wires: What it has in common with other calls; None: there are none.
         tool_name: The tool.
         params: Its arguments.
-        who: The caller's context, if it has one.
+        context: The caller's, if it has one.
 
     Returns:
         None: it is no plain call, and nothing was done for it.
@@ -96,8 +96,9 @@ def take_plain(  # noqa: C901, PLR0911 - each step in between costs a hundredth 
     if used > pool.room or bucket_used > bucket.most or began >= pool.look_at:
         return None
     timeout: float | None = plan.timeout
-    if who is not ANONYMOUS:
-        timeout = _begin_scoped(pool, plan, who, call_id, arguments)
+    who = ANONYMOUS if context is None else context
+    if context is not None:
+        timeout = _begin_scoped(pool, plan, context, call_id, arguments)
     if timeout is None:
         return None
     arrival, serial = number + queue.enqueued, next_serial()
