@@ -17,7 +17,6 @@ LEASED_CALL: Final = "tool_engine/admission/cluster/leased_call.py"
 LINE_UP: Final = "tool_engine/admission/cluster/line_up.py"
 LIMITS: Final = "tool_engine/admission/cluster/cluster_limits.py"
 LEASING: Final = "tool_engine/admission/cluster/leasing.py"
-MEMBER: Final = "tool_engine/admission/cluster/member.py"
 STAND_IN: Final = "tool_engine/admission/cluster/stand_in.py"
 OUTBOX: Final = "tool_engine/admission/cluster/outbox.py"
 CLUSTER: Final = ("tests/admission/cluster",)
@@ -379,19 +378,6 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         LEASING,
         "                self._pool.hand_over(lane)\n",
         "                pass\n",
-    ),
-    _mutate(
-        "what goes back can be used until the next turn of the loop",
-        MEMBER,
-        "        asyncio.get_running_loop().call_soon(self._let_happen, happens)\n",
-        "        effects = happens(read_uptime())\n"
-        "        asyncio.get_running_loop().call_soon(self._apply_effects, effects)\n",
-    ),
-    _mutate(
-        "a call that starts hands on what has just gone back",
-        MEMBER,
-        "        self._show_units()  # a call that starts below",
-        "        pass  # a call that starts below",
     ),
     _mutate(
         "what was said before a process stood still counts when it wakes",
