@@ -212,6 +212,7 @@ def send_to_all(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+@pytest.mark.timeout(240 + 30 * ROUNDS)  # each begins with the start of a node
 async def test_a_node_is_removed(shared_bench: Bench, ray_cluster: RayCluster) -> None:
     """K20: as when its power is cut: `worker_lost`, and the next call runs elsewhere."""
     bench, there = shared_bench, {"cpus": 0, "others": {"spare": 0.1}}
