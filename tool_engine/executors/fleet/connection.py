@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, Final, Protocol
 
@@ -102,6 +103,7 @@ class FleetConnection:
         """What the fleet consisted of a moment ago."""
         self.free: dict[str, float] = {}
         """What of it no worker had."""
+        self._lookers: list[Callable[[], object]] = []
         self.versions: dict[str, str] = {}
         self._numbers = 0
         self._joined: asyncio.Future[None] | None = None
@@ -133,6 +135,17 @@ class FleetConnection:
             # No caller's: each may go, and the others still wait for it.
             self._starting = asyncio.create_task(self._start_driver(), name="tool-engine-fleet")
         await asyncio.shield(self._joined)
+
+    def look_again(self, then: Callable[[], object]) -> None:
+        """Ask which nodes there are now, and call `then` once that is known, or never will be."""
+        self._lookers.append(then)
+        if len(self._lookers) == 1:
+            self._send_order(do="nodes")
+
+    def _end_looking(self) -> None:
+        lookers, self._lookers = self._lookers, []
+        for each in lookers:
+            each()
 
     def start_worker(self, owner: WorkerOwner, options: dict[str, Any], settings: Any) -> int:
         """Have a worker started; `owner` hears of it by its number, which this returns."""
@@ -204,6 +217,7 @@ class FleetConnection:
             if said.ray:
                 self.versions = {"python": said.python, "ray": said.ray}
                 self._note_joined()
+            self._end_looking()
         elif said.failed is not None:
             self._why = said.failed
         elif owner is None:
@@ -245,6 +259,7 @@ class FleetConnection:
         """The driver has ended: Ray may have ended it."""
         self._stop_waiting()
         self._frames = None
+        self._end_looking()
         process, self._process = self._process, None
         if process is not None:
             # The loop's own threads may have ended: this is heard at its very end, too.

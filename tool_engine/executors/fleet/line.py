@@ -289,10 +289,20 @@ class Line:
     def enter(self, call: FleetCall) -> None:
         """Let a call wait for a worker, and begin as soon as there is one."""
         self.waiting.append(call)
-        if not self.workers and (lack := find_lack(self.fleet.resources, self.connection.nodes)):
-            self.fail_waiting(ToolExecutionError(lack, is_final=True))
+        if self._find_lack():
+            # What can hold it may have been added a moment ago.
+            self.connection.look_again(self._refuse_lacking)
             return
         self.dispatch_soon()
+
+    def _find_lack(self) -> str | None:
+        return None if self.workers else find_lack(self.fleet.resources, self.connection.nodes)
+
+    def _refuse_lacking(self) -> None:
+        if lack := self._find_lack():
+            self.fail_waiting(ToolExecutionError(lack, is_final=True))
+        else:
+            self.dispatch_soon()
 
     def withdraw(self, call: FleetCall) -> None:
         """End a call, by all means that there are; `is_over` says when it has."""
