@@ -95,7 +95,7 @@ class RayCluster:
         until = time.monotonic() + (END_LIMIT if self._has_head else 0.0)
         while (left := self.list_processes()) and time.monotonic() < until:
             time.sleep(0.05)
-        names = {pid: _read_command(pid) for pid in left}
+        names = {pid: read_command(pid) for pid in left}
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -114,7 +114,8 @@ class RayCluster:
         return found
 
 
-def _read_command(pid: int) -> str:
+def read_command(pid: int) -> str:
+    """The command line of a process, as far as it goes on."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")[:200]
     return ""

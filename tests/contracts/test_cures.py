@@ -117,6 +117,11 @@ CURES = [
         swap("null", '"null"'),
     ),
     Row(
+        HEAD + SHORT % "not: {const: a}",
+        "write it in schema",
+        swap("not: {const: a}", "schema: {not: {const: a}}"),
+    ),
+    Row(
         HEAD + SHORT.replace("string", "[boolean, 'null']") % "min: 5, enum: [true, null]",
         "the rules for them are enum",
         swap("min: 5, ", ""),

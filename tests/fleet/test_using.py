@@ -50,6 +50,16 @@ async def test_a_call_that_nothing_can_ever_hold(bench: Bench) -> None:
         assert f"no node of the fleet can ever hold {words}" in str(result.error)
 
 
+async def test_a_node_that_the_engine_has_not_heard_of(bench: Bench) -> None:
+    """It asks before it refuses: what can hold the call may be some seconds old."""
+    bench.add_tool("pid", "newcomer", resources={"cpus": 0})
+    assert bench.engine.fleet is not None
+    await bench.engine.fleet.join()
+    backend: Any = bench.engine._registry.places.find("ray")
+    backend.connection.nodes = []
+    assert (await bench.call("newcomer")).is_success
+
+
 async def test_a_large_result(bench: Bench) -> None:
     """A megabyte and a half comes whole; what is more than an answer may hold is refused."""
     bench.add_tool("large")

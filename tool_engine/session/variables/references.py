@@ -138,10 +138,12 @@ def may_refer(params: dict[str, Any]) -> bool:
 def is_typed_flat(params: dict[str, Any]) -> bool:
     """Return True for texts and numbers alone, none of which may hold a reference."""
     for key, item in params.items():
-        if type(item) is str:
+        kind = type(item)
+        if kind is str:
             if BEGIN in item:
                 return False
-        elif type(item) not in _NUMBERS:
+        # Not by a set: the type of what a caller gives may have a hash of its own, which raises.
+        elif kind is not int and kind is not float and kind is not bool and item is not None:
             return False
         if type(key) is not str or BEGIN in key:
             return False
