@@ -13,7 +13,9 @@ import signal
 import time
 from typing import Final, NoReturn
 
-_SECONDS_TO_CLEAN: Final = 1.0
+_SECONDS_TO_DIE: Final = 30.0
+"""One with much memory, or on a busy machine, takes seconds; what the system holds never dies."""
+_PAUSE: Final = 0.001
 
 
 def step_back(files: tuple[int, ...]) -> int:
@@ -53,17 +55,24 @@ def _end_like(status: int) -> NoReturn:
 def _reap_all(guest: int) -> int:
     """End and reap all children of this process; return the guest's status."""
     status = 0
-    give_up_at = time.monotonic() + _SECONDS_TO_CLEAN
-    while time.monotonic() < give_up_at:
+    give_up_at = time.monotonic() + _SECONDS_TO_DIE
+    while True:
         for child in _list_children():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(child, signal.SIGKILL)
         try:
-            ended, ended_with = os.waitpid(-1, 0)
+            ended, ended_with = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             break
         if ended == guest:
             status = ended_with
+        if ended:
+            # What it had started is a child of this process from now on.
+            give_up_at = time.monotonic() + _SECONDS_TO_DIE
+        elif time.monotonic() < give_up_at:
+            time.sleep(_PAUSE)
+        else:
+            break
     return status
 
 
