@@ -33,7 +33,7 @@ async def _measure_messages(url: str, size: int) -> tuple[int, float, float]:
         state.hear(Hello(life, f"web-{number}#{number:06x}", 1, True, LIMITS), 0.0)
     written = save_state(state)
     connection = ClusterConnection(url, f"of {size}", lambda _: None, lambda: None)
-    await connection.open(lives[0], written)
+    await connection.open(lives[0], lambda _: written)
     times, row, op = [], SharedRow(), 1
     until = time.perf_counter() + SECONDS
     try:

@@ -71,13 +71,13 @@ async def test_two_that_come_first_after_a_crash(postgres_server: PostgresServer
     url = await asyncio.to_thread(postgres_server.fresh_database)
     both = [ClusterConnection(url, "tests", lambda _: None, lambda: None) for _ in range(2)]
     for number, each in enumerate(both):
-        await each.open(f"life{number}", b"first")
+        await each.open(f"life{number}", lambda _: b"first")
     found = [await each.read() for each in both]
     assert [each.has_crashed for each in found] == [True, True]
 
     def restart(connection: ClusterConnection) -> asyncio.Task[Found | None]:
         return asyncio.create_task(
-            connection.swap(0, b"restarted", [], is_durable=True, restarts=True)
+            connection.swap(found[0].version, b"restarted", [], is_durable=True, restarts=True)
         )
 
     gate = await asyncpg.connect(url)
@@ -92,7 +92,11 @@ async def test_two_that_come_first_after_a_crash(postgres_server: PostgresServer
     for each in both:
         each.abort()
     (late,) = [each for each in done if each is not None]
-    assert (late.version, late.state, late.has_crashed) == (RESTART_STEP, b"restarted", False)
+    assert (late.version, late.state, late.has_crashed) == (
+        found[0].version + RESTART_STEP,
+        b"restarted",
+        False,
+    )
 
 
 @pytest.mark.parametrize("strategy", ["fifo", "priority", "fair"])

@@ -68,6 +68,8 @@ def find_impossible(
     limits = {"max_concurrent": max_concurrent}
     if (largest := lane.bucket.largest) is not None:
         limits[f"the limit of bucket {lane.bucket.name!r}"] = largest
+    if lane.bucket.lease is not None and (shared := lane.bucket.lease.shared_limit) is not None:
+        limits[f"the limit of bucket {lane.bucket.name!r} in its cluster"] = shared
     keys = {name_key(key.name): key.limit for key in lane.keys}
     limits |= {f"the limit of {name}": limit for name, limit in keys.items() if limit is not None}
     for name, limit in limits.items():

@@ -236,7 +236,8 @@ def _find_shared_keys(
 
 def shorten_value(value: str) -> str:
     """Return what stands for the value of a key in the database of a cluster."""
-    if len(value) <= _LONGEST_KEY:
+    # One half of a surrogate pair cannot be written.
+    if len(value) <= _LONGEST_KEY and value == value.encode(errors="ignore").decode():
         return value
     hashlib = import_module("hashlib")
     digest: str = hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()

@@ -62,13 +62,13 @@ class MemoryConnection:
         self.doubt = 0.002
         self._turn = asyncio.Lock()
 
-    async def open(self, life: str, first_state: bytes) -> None:
+    async def open(self, life: str, make_state: Callable[[float | None], bytes]) -> None:
         database = self._database
         await asyncio.sleep(0.002)
         if not database.is_up:
             raise asyncpg.CannotConnectNowError("the database system is starting up")
         if not database.state:
-            database.state = first_state
+            database.state = make_state(None)
         self.life, self.secret, self.is_listening = life, b"secret", True
         database.connections.append(self)
 

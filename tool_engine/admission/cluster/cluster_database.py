@@ -74,10 +74,20 @@ BEGIN
     clock := extract(epoch FROM clock_timestamp());
 END $$;
 """.replace("$RESTART_STEP", str(RESTART_STEP)).replace("$STEP", str(STEP))
+_MAY_CREATE: Final = "SELECT has_schema_privilege(current_schema(), 'CREATE')"
+_IS_THERE: Final = (
+    "SELECT to_regclass('tool_cluster_key') IS NOT NULL"
+    " AND to_regproc('tool_cluster_swap') IS NOT NULL"
+)
 _SWAP: Final = "SELECT * FROM tool_cluster_swap($1, $2, $3, $4, $5, $6, $7)"
+_CLOCK: Final = "SELECT extract(epoch FROM clock_timestamp())::float8"
 _PUT_KEY: Final = "INSERT INTO tool_cluster_key VALUES ($1, $2) ON CONFLICT DO NOTHING"
 _READ_KEY: Final = "SELECT secret FROM tool_cluster_key WHERE name = $1"
-_CREATE: Final = "INSERT INTO tool_cluster VALUES ($1, 0, $2) ON CONFLICT DO NOTHING"
+_CREATE: Final = (
+    # A version that none had before, where a row was removed.
+    "INSERT INTO tool_cluster VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint,"
+    " $2) ON CONFLICT DO NOTHING"
+)
 _READ: Final = (
     "SELECT version, state, extract(epoch FROM clock_timestamp())::float8 AS clock,"
     " EXISTS (SELECT FROM tool_cluster_alive a WHERE a.name = $1"
@@ -102,6 +112,14 @@ _REFUSING: Final = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
 )
+
+_FORBIDDEN: Final = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InvalidSchemaNameError,
+    asyncpg.SyntaxOrAccessError,
+)
+"""What the server says that waiting does not change."""
 
 
 class Found(NamedTuple):
@@ -152,20 +170,28 @@ class ClusterConnection:
         self.offset = self.doubt = 0.0
         """Of the newest answer: as in `Found`."""
 
-    async def open(self, life: str, first_state: bytes) -> None:
+    async def open(self, life: str, make_state: Callable[[float | None], bytes]) -> None:
         """Connect, with a session that shows that a life goes on.
+
+        Args:
+            life: The life.
+            make_state: Returns what is written where nothing stands. It gets the time on the
+                database's clock if something stood there before, else None.
 
         Raises:
             ConfigurationError: The database cannot coordinate: it is too old, only to be read, or
                 there is a pooler in between that shares sessions.
             OSError: It cannot be reached, or says something else; try again.
         """
-        self._connection = connection = await _open_session(self._url)
+        try:
+            self._connection = connection = await _open_session(self._url)
+        except _FORBIDDEN as error:
+            raise _say_forbidden(error) from error
         try:
             if not self._is_checked:
                 if await _is_shared(connection, self._url):
                     raise _say_shared()
-                await self._prepare_database(connection, first_state)
+                await self._prepare_database(connection, make_state)
             connection.add_termination_listener(self._hear_end)
             lock = f"SELECT pg_advisory_lock_shared({lock_of(life)})"
             await connection.execute(lock, timeout=PATIENCE)
@@ -174,6 +200,9 @@ class ClusterConnection:
                 await self._check_session(connection, life)
             # Who comes back has little time for it.
             self._is_checked = True
+        except _FORBIDDEN as error:
+            self.abort()
+            raise _say_forbidden(error) from error
         except BaseException:
             self.abort()
             raise
@@ -213,6 +242,8 @@ class ClusterConnection:
         async with self._turn:
             asked = read_uptime()
             row = await self._open_connection.fetchrow(_READ, self._name, timeout=PATIENCE)
+        if row is None:
+            raise self._note_removal()
         found = _make_found(row, asked)
         self.offset, self.doubt = found.offset, found.doubt
         return found
@@ -258,8 +289,15 @@ class ClusterConnection:
         self.offset, self.doubt = _read_clock(row["clock"], asked)
         if row["is_done"]:
             return None
+        if row["state"] is None:
+            raise self._note_removal()
         clock = self.offset, self.doubt
         return Found(row["version"], row["state"], row["has_crashed"], *clock)
+
+    def _note_removal(self) -> ConnectionResetError:
+        """Have the state made anew with the next connection; return what ends this one."""
+        self._is_checked = False
+        return ConnectionResetError("the state of the cluster was removed from its table")
 
     async def list_sessions(self, lives: Iterable[str]) -> frozenset[str]:
         """Return which lives have a session."""
@@ -275,7 +313,9 @@ class ClusterConnection:
             connection.remove_termination_listener(self._hear_end)
             connection.terminate()
 
-    async def _prepare_database(self, connection: Any, first_state: bytes) -> None:
+    async def _prepare_database(
+        self, connection: Any, make_state: Callable[[float | None], bytes]
+    ) -> None:
         """See whether the database can coordinate, and make what is missing in it."""
         row = await connection.fetchrow(
             "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),"
@@ -292,8 +332,11 @@ class ClusterConnection:
             )
         async with asyncio.timeout(PATIENCE), connection.transaction():
             await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
-            await connection.execute(_SCHEMA)
-            await connection.execute(_CREATE, self._name, first_state)
+            if await connection.fetchval(_MAY_CREATE) or not await connection.fetchval(_IS_THERE):
+                await connection.execute(_SCHEMA)
+            known = await connection.fetchval(_READ_KEY, self._name)
+            now = None if known is None else await connection.fetchval(_CLOCK)
+            await connection.execute(_CREATE, self._name, make_state(now))
             await connection.execute(_PUT_KEY, self._name, secrets.token_bytes(16))
             self.secret = await connection.fetchval(_READ_KEY, self._name)
 
@@ -358,6 +401,13 @@ async def _open_session(url: str | Callable[[], str]) -> Any:
         if mode != FALLS_BACK or _NO_ENCRYPTION not in str(error):
             raise
     return await asyncpg.connect(**{**arguments, "ssl": False}, timeout=PATIENCE)
+
+
+def _say_forbidden(error: BaseException) -> ConfigurationError:
+    return ConfigurationError(
+        f"the server of the cluster's database refuses this process ({error}); correct the user "
+        "and the database of its URL, or give the user the right to create tables in the schema"
+    )
 
 
 def _say_shared() -> ConfigurationError:

@@ -80,9 +80,15 @@ class Lease:
         """Whether this process goes by the rate alone, without the others."""
         return self.throttle is not None and self.desk.is_local
 
+    @property
+    def shared_limit(self) -> int | None:
+        """How many units there are in all processes; None: any number."""
+        limit: int | None = self.desk.limits.buckets.get(self._bucket.name)
+        return limit
+
     def find_limit(self) -> int | None:
         """Return how many units there are at most for this process; None: any number."""
-        own, shared = self._bucket.limit, self.desk.limits.buckets.get(self._bucket.name)
+        own, shared = self._bucket.limit, self.shared_limit
         return min((each for each in (own, shared) if each is not None), default=None)
 
     # Does a call ask?

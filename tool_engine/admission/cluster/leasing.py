@@ -88,6 +88,11 @@ class LeaseDesk:
             layout.gate(bucket)
         for key in layout.keys.values():
             self.limit_key(key)
+        for lane in list(layout.lanes.values()):
+            for waiter in lane.waiting_calls():
+                error = refusal.find_impossible(waiter.request, lane, self._pool.limit)
+                if error is not None and waiter.resumes is None:
+                    self._pool.reject_waiter(waiter, error)
         self._pool.hand_over_all()
 
     def set_up(self, bucket: Bucket) -> None:

@@ -21,7 +21,7 @@ from tool_engine.admission.cluster.cluster_database import (
     is_refusal,
 )
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate
-from tool_engine.admission.cluster.coordinator import Coordinator
+from tool_engine.admission.cluster.coordinator import Coordinator, Life
 from tool_engine.admission.cluster.effects import (
     Adopt,
     Effect,
@@ -47,11 +47,13 @@ from tool_engine.admission.cluster.process_holder import ProcessHolder
 from tool_engine.admission.cluster.saved_state import save_state
 from tool_engine.admission.cluster.shared_row import SharedRow
 from tool_engine.admission.cluster.stand_in import StandIn
+from tool_engine.admission.request import shorten_value
 from tool_engine.clock import read_uptime
 from tool_engine.errors import AdmissionError, ClusterUnavailableError, ConfigurationError
 from tool_engine.interfaces.lease_source import LeaseHolder, Needs
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.settings.concurrency import BreakerPolicy
+from tool_engine.redaction import words_of
 
 _log: Final = structlog.get_logger("tool_engine.admission.cluster")
 _AGAIN: Final = (0.02, 0.5)
@@ -105,7 +107,6 @@ class ClusterMember:
         """The name of the cluster."""
         self._connection = self._make_connection()
         self._stand_in = StandIn(self._holder, self._make_silent_connection)
-        self._first_state = save_state(Coordinator(limits, grace=grace, ttl=ttl))
         self._desk: Any = None
         self._count = 0
         self._waiters: dict[int, Any] = {}
@@ -179,7 +180,8 @@ class ClusterMember:
             standing = AHEAD
         process = self._holder.process
         entry = Entry("", process, number, needs.units, 0, 0.0, standing, request.priority)
-        entry.share, entry.asks, entry.breaker = request.key or "", is_strict, needs.breaker
+        share = shorten_value(request.key or "")
+        entry.share, entry.asks, entry.breaker = share, is_strict, needs.breaker
         entry.limits, entry.policy = needs.limits, needs.policy
         self._do_later(partial(self._holder.ask_for, entry))
 
@@ -432,7 +434,7 @@ class ClusterMember:
             self._ended = asyncio.Event()
             life = holder.life
             try:
-                await connection.open(life, self._first_state)
+                await connection.open(life, self._make_state)
             except ConfigurationError as error:
                 self._take_refusal(error, is_final=True)
                 return
@@ -456,6 +458,22 @@ class ClusterMember:
             connection.abort()
             self._apply_effects(holder.on_connection_lost(read_uptime()))
             self._note_outage(self._lost_by)
+            if not isinstance(self._lost_by, LOST):
+                await asyncio.sleep(_AGAIN[1])  # the same may come again
+
+    def _make_state(self, removed_at: float | None) -> bytes:
+        """Return what is written where nothing stands.
+
+        Args:
+            removed_at: The time on the database's clock, if a state was removed by hand; then
+                others may hold what is not known. None: there was none.
+        """
+        holder = self._holder
+        state = Coordinator(holder.limits, grace=holder.grace, ttl=holder.ttl)
+        if removed_at is not None:
+            state.lives["removed"] = Life("removed", "", removed_at, state.epoch)
+            state.restart(removed_at)
+        return save_state(state)
 
     def _take_refusal(self, error: ConfigurationError, *, is_final: bool) -> None:
         _log.error("cluster_refused", error=str(error))
@@ -522,7 +540,9 @@ class ClusterMember:
                 await connection.listen(message.life, is_needed=needs_notes)
                 # What was said since the answer is said again with the next one.
                 self._hear_note("")
-        except LOST as error:
+        except Exception as error:  # noqa: BLE001 - else all would wait for an answer for ever
+            if not isinstance(error, LOST):
+                _log.error("cluster_failed", error=words_of(error))
             self._lost_by = error
             self._row.forget()
             self._hear_end()

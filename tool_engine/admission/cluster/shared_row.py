@@ -21,6 +21,8 @@ class SharedRow:
 
     def __init__(self) -> None:
         self._known: tuple[int, Coordinator] | None = None
+        self._newest = 0
+        """The version that was seen last."""
         self.statements = 0
         """How many were sent."""
 
@@ -42,7 +44,7 @@ class SharedRow:
             known = self._known
             if known is None:
                 self.statements += 1
-                known, is_new = _load_found(await connection.read())
+                known, is_new = self._take_found(await connection.read())
             version, state = known
             sessions = None
             if isinstance(message, Sync) and message.looks:
@@ -62,10 +64,12 @@ class SharedRow:
                 restarts=is_new,
             )
             if found is None:
-                self._known = version + (RESTART_STEP if is_new else STEP), state
+                self._newest = version + (RESTART_STEP if is_new else STEP)
+                self._known = self._newest, state
                 return outcome.answer
-            self._known, is_new = _load_found(found)
+            self._known, is_new = self._take_found(found)
 
-
-def _load_found(found: Found) -> tuple[tuple[int, Coordinator], bool]:
-    return (found.version, load_state(found.state)), found.has_crashed
+    def _take_found(self, found: Found) -> tuple[tuple[int, Coordinator], bool]:
+        # An older state that was put back has forgotten what came after it, as a crash has.
+        is_back, self._newest = found.version < self._newest, found.version
+        return (found.version, load_state(found.state)), found.has_crashed or is_back
