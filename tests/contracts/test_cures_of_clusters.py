@@ -40,6 +40,10 @@ DIRECT = (
     "admission/cluster/cluster_database.py: give the URL of the server itself, or of a pool in "
     "session mode"
 )
+RIGHTS = (
+    "admission/cluster/cluster_database.py: correct the user and the database of its URL, or give "
+    "the user the right to create tables in the schema"
+)
 ANOTHER = "admission/cluster/controller.py: make a new engine for another one"
 START = (
     "admission/cluster/controller.py: start it, correct cluster.url, or let calls go on without it "
@@ -72,7 +76,7 @@ REACHED = (
 )
 OF_LOOKS = {ELSEWHERE, LATER, NAMED, MADE, REACHED}
 OF_SETTINGS = {A_URL, LONGER, ALONE}
-TRIED = {NEXT, PRIMARY, DIRECT, ANOTHER, START, AGAIN, CALL_AGAIN, *OF_SETTINGS, *OF_LOOKS}
+TRIED = {NEXT, PRIMARY, DIRECT, RIGHTS, ANOTHER, START, AGAIN, CALL_AGAIN, *OF_SETTINGS, *OF_LOOKS}
 LIMITS = ClusterLimits(1, buckets={"ai": 2})
 
 
@@ -247,7 +251,7 @@ async def test_calls_whose_slots_were_lost(postgres_server: PostgresServer, tmp_
 
 async def open_connection(url: str) -> None:
     connection = ClusterConnection(url, "tests", lambda text: None, lambda: None)
-    await connection.open(new_life(), save_state(Coordinator(LIMITS)))
+    await connection.open(new_life(), lambda _: save_state(Coordinator(LIMITS)))
     connection.abort()
 
 
@@ -271,4 +275,12 @@ async def test_notifications_that_do_not_arrive(
         with pytest.raises(ConfigurationError) as raised:
             await open_connection(url)
     assert names_cure(DIRECT, str(raised.value)), raised.value
+    await open_connection(url)
+
+
+async def test_a_server_that_refuses_a_user(postgres_server: PostgresServer) -> None:
+    url = await asyncio.to_thread(postgres_server.fresh_database)
+    with pytest.raises(ConfigurationError) as raised:
+        await open_connection(f"{url}_of_none")
+    assert names_cure(RIGHTS, str(raised.value)), raised.value
     await open_connection(url)

@@ -28,6 +28,7 @@ OWN_WORDS = {
     "cache_not_written": "the same",
     "calls_not_read": "names of protocols",
     "cluster_unavailable": "the words of the failure, had with `words_of` when it was noted",
+    "cluster_failed": "had with `words_of`",
     "cluster_not_renewed": "the words of a database driver, where no call is at hand",
     "cluster_refused": "the engine's own words about a database",
     "events_not_written": "the words of a database driver, about rows without secrets",

@@ -81,6 +81,11 @@ FACTS: Final[dict[str, Fact]] = {
     "cluster_unavailable": Fact("error", "the database of a cluster has not answered for a ttl"),
     "cluster_available": Fact("info", "the database of a cluster answers again"),
     "cluster_leases_lost": Fact("warning", "calls ended that others may have had the slots of"),
+    "cluster_failed": Fact(
+        "error",
+        "a message to a cluster could not be sent, though the connection stands; it counts as an "
+        "outage",
+    ),
     "cluster_not_renewed": Fact(
         "warning", "what a process has of a cluster was not renewed while its event loop was busy"
     ),
