@@ -5,6 +5,7 @@ The rows are as those of `test_cures_of_errors`, which counts what is tried.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,17 @@ from tests.contracts.test_cures_of_errors import names_cure
 from tests.executors.mcp.conftest import COMMAND, serve_http
 from tests.executors.mcp.test_hostile_sites import make_answer, never, send, serving
 from tests.executors.mcp.test_listing import Shop, tool
+from tests.mcp_servers.test_hub import until
 from tool_engine import MCPSource, ToolEngine, ToolEngineConfig
 
 LOST = "executors/mcp/connection.py: look before you call it again"
-PROGRAM = "executors/mcp/stdio.py: correct its command"
-FOLDER = "executors/mcp/stdio.py: correct its cwd"
-ITEMS = "executors/mcp/stdio.py: write its arguments as items of their own"
+PROGRAM = "executors/mcp/programs.py: correct its command"
+INSTALL = "executors/mcp/programs.py: install it, or write its full path"
+IN_FOLDER = "executors/mcp/programs.py: write the path of the program in it"
+FOLDER = "executors/mcp/programs.py: make it, or correct its cwd"
+ITEMS = "executors/mcp/programs.py: write its arguments as items of their own: …"
+RUNNABLE = "executors/mcp/programs.py: make it so: chmod +x …"
+SCRIPT = "executors/mcp/programs.py: begin a script with a line such as #!/bin/sh"
 REVISION = "executors/mcp/peer.py: write one of …"
 ZERO = "executors/mcp/stdio.py: remove it"
 URL = "executors/mcp/dialling.py: write http://host:port/path or https://"
@@ -32,6 +38,7 @@ MEANT = "executors/mcp/http.py: write the url that is meant"
 NUMBER = "executors/mcp/peer.py: have the server send null or a text in its place"
 OTHERS = "executors/mcp/peer.py: name the others in `expose`"
 TRIED = {LOST, PROGRAM, FOLDER, ITEMS, REVISION, ZERO, URL, HEADER, NUMBER}
+TRIED |= {INSTALL, IN_FOLDER, RUNNABLE, SCRIPT}
 
 
 async def test_a_server_that_is_lost(tmp_path: Path) -> None:
@@ -47,6 +54,8 @@ async def test_a_server_that_is_lost(tmp_path: Path) -> None:
     ("cure", "wrong", "right"),
     [
         (PROGRAM, {"command": ("/nowhere/program",)}, {"command": COMMAND}),
+        (INSTALL, {"command": ("no-such-program",)}, {"command": COMMAND}),
+        (IN_FOLDER, {"command": ("/usr/bin",)}, {"command": COMMAND}),
         (FOLDER, {"cwd": "/nowhere"}, {"cwd": "/"}),
         (ITEMS, {"command": (" ".join(COMMAND),)}, {"command": COMMAND}),
         (REVISION, {"revision": "2025-13-01"}, {"revision": "2025-11-25"}),
@@ -65,6 +74,26 @@ async def test_settings(
         await engine.remove_source(source)
         await engine.add_source(MCPSource("odd", **{"command": COMMAND, **right}))
         assert engine.get("echo") is not None
+
+
+async def test_a_script_is_made_to_run(tmp_path: Path) -> None:
+    """It gets its permission, and the line that says what reads it."""
+    script = tmp_path / "server.sh"
+    words = shlex.join(COMMAND)
+    script.write_text(f"exec {words}\n")
+    async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
+        source = MCPSource("odd", command=["./server.sh"], cwd=str(tmp_path))
+        await engine.add_source(source)
+        ((_, error),) = engine.load_errors
+        assert names_cure(RUNNABLE, error), error
+        assert error.endswith(f"chmod +x {script}")
+        script.chmod(0o755)
+        await engine.reload()
+        await until(lambda: "no format" in str(engine.load_errors))
+        ((_, error),) = engine.load_errors
+        assert names_cure(SCRIPT, error), error
+        script.write_text(f"#!/bin/sh\nexec {words}\n")
+        await until(lambda: engine.get("echo") is not None)
 
 
 async def test_settings_of_an_address(tmp_path: Path) -> None:

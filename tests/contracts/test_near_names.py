@@ -23,6 +23,7 @@ from msgspec import structs
 from tests.meta.sources import tree
 from tool_engine import (
     ConcurrencyConfig,
+    MCPSource,
     ToolCallConfig,
     ToolConfigLoader,
     ToolEngine,
@@ -403,6 +404,12 @@ async def _name_server(_: ToolEngine) -> None:
             raise LookupError(str(engine.load_errors))
 
 
+async def _start_server(engine: ToolEngine) -> None:
+    """What is said of a program with two letters exchanged."""
+    await engine.add_source(MCPSource("one", command=["pyhton3"]))
+    raise LookupError(str(engine.load_errors))
+
+
 async def _remove_source(engine: ToolEngine) -> None:
     await engine.add_source(_Shop())
     await engine.remove_source("mcp:shopp")
@@ -412,6 +419,7 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
     ("catalog/generations.py", lambda engine: engine.unregister_group("WEB"), "web"),
     ("following.py", _remove_source, "mcp:shop"),
     ("mcp_servers/hub.py", _name_server, "shop"),
+    ("executors/mcp/programs.py", _start_server, "python3"),
     ("catalog/index.py", lambda engine: _result(engine, "GetPage", {}), "get_page"),
     (
         "executors/files/file_errors.py",

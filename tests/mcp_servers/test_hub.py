@@ -385,7 +385,8 @@ async def test_settings_that_do_not_fit_a_tool_have_their_place(folder: Path) ->
     name_servers(folder, one=entry("one", tools={"echo": {"retry": {"attempts": 3}}}))
     async with engine_of(folder) as engine:
         ((_, message),) = engine.load_errors
-        assert f"'mcp:one' is left out: {folder}/.mcp.json: retry: retry applies only" in message
+        assert f"'mcp:one' is left out: {folder}/.mcp.json:1:" in message
+        assert ": retry: retry applies only" in message
 
 
 async def test_a_server_over_http(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

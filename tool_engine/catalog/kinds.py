@@ -28,11 +28,27 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Warnings about the definition, each with its place and cure."""
     folder: str = ""
     """Where its paths count from; what is approved says only where they are in there."""
+    marks: Mapping[tuple[str | int, ...], tuple[int, int]] = {}
+    """The line and the column of each part of what it says, where it came from a text."""
+
+    def __repr__(self) -> str:
+        # What it says may hold secrets.
+        return f"ServerDefinition({self.name!r}, {self.place!r})"
+
+    def __rich_repr__(self) -> Any:
+        yield repr(self)
 
     @property
     def place(self) -> str:
         """The file that names it, or the setting."""
         return self.source or "mcp_servers"
+
+    def locate(self, path: tuple[str | int, ...] = ()) -> str:
+        """Return `file:line:column` of a part, or of the nearest one around it."""
+        while path and path not in self.marks:
+            path = path[:-1]
+        line, column = self.marks.get(path, (0, 0))
+        return f"{self.place}:{line}:{column}" if line else self.place
 
 
 Definition = Tool | ToolGroup | ServerDefinition

@@ -31,6 +31,7 @@ from tool_engine.errors import (
     ToolEngineError,
 )
 from tool_engine.interfaces import ListedTool
+from tool_engine.interfaces.catalog_source import CODE_PLACE
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.data import Data
 from tool_engine.model.tool import Tool, content_of, is_source_name, pack
@@ -138,7 +139,10 @@ class _Reader:
         except BaseException as error:  # what a source gives may raise anything when it is read
             if ends_caller(error):
                 raise
-            self._errors.append((self._place, _describe_tool(self._origin, name, error)))
+            words = _describe_tool(self._origin, name, error)
+            if isinstance(item, ListedTool) and item.fault and item.place != CODE_PLACE:
+                words = f"{item.place}: {item.fault}"
+            self._errors.append((self._place, words))
             if name in self._known:
                 self._tools[name] = self._known[name]
         return name
@@ -254,7 +258,9 @@ def make_failed_reading(origin: str, error: BaseException, before: Reading) -> R
     """Return the reading of a source that raised: its tools stay."""
     # Its kind says nothing to people where the words are the engine's.
     why = shorten_words(str(error)) if isinstance(error, ToolEngineError) else words_of(error)
-    message = f"the source {origin!r} failed, its tools stay as they were: {why}"
+    place = getattr(error, "place", "")
+    what = f"the source {origin!r} failed, its tools stay as they were"
+    message = f"{place}: {why}" if place else f"{what}: {why}"
     return msgspec.structs.replace(before, tools=None, errors=((_place_tool(origin), message),))
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from tool_engine.interfaces.executor import ToolExecutor
 from tool_engine.model.tool import Tool
+
+CODE_PLACE: Final = "<code>"
+"""The place of what a program says."""
 
 
 class ListedTool(msgspec.Struct, frozen=True):
@@ -24,7 +27,7 @@ class ListedTool(msgspec.Struct, frozen=True):
     fault: str = ""
     """Why it is left out; empty: it is not."""
 
-    place: str = "<code>"
+    place: str = CODE_PLACE
     """Where `definition` is written: what is wrong with the tool is said of it."""
 
     @property

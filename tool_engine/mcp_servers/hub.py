@@ -18,8 +18,8 @@ from tool_engine.catalog.source_tools import Reading
 from tool_engine.errors import ToolEngineError, ToolExecutionError
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.following import Follower, SourceFollowers
-from tool_engine.mcp_servers.configured import Configured, ConfiguredServers, Server, define_server
-from tool_engine.mcp_servers.settings import settings_of
+from tool_engine.mcp_servers.configured import Configured, ConfiguredServers, define_server
+from tool_engine.mcp_servers.settings import list_unset, settings_of
 from tool_engine.mcp_servers.state import MCPServerState
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool, server_of
@@ -66,6 +66,7 @@ class ServerHub:
         self._interval = _find_interval(config) if self._configured.is_file else None
         self._sources: dict[str, MCPSource] = {}
         self._places: dict[str, str] = {}
+        self._defined: dict[str, ServerDefinition] = {}
         self._wrong: list[Error] = []
         self._failed: dict[str, str] = {}
         self._unused: dict[str, str] = {}
@@ -165,6 +166,8 @@ class ServerHub:
             begun: dict[str, tuple[Follower, asyncio.Task[Reading]]] = {}
             for name, settings in wanted.items():
                 known = self._sources.get(name)
+                if known is not None:
+                    known.locate = self._defined[name].locate
                 if known is None or not known.settings.is_reached_like(settings):
                     self._begin_server(settings, begun)
                 elif known.settings != settings:
@@ -182,7 +185,7 @@ class ServerHub:
         made = import_module("tool_engine.executors.mcp.mcp_source").MCPSource
         name, known = settings.name, self._sources.get(settings.name)
         source: MCPSource = made(settings)
-        source.place = self._places[name]
+        source.locate = self._defined[name].locate
         patience = settings.connect_timeout + _LEEWAY
         try:
             follower = self._followers.begin(source, patience, replaces=known)
@@ -203,7 +206,6 @@ class ServerHub:
     ) -> None:
         """Have other settings hold for the tools of a server that runs on."""
         source.take_settings(settings)
-        source.place = self._places[settings.name]
         follower = self._followers.find(source)
         if follower is not None and settings.name not in self._late:
             follower.hold()
@@ -292,15 +294,16 @@ class ServerHub:
         """Return the settings of the servers that are used, by name; note what is wrong."""
         wanted: dict[str, MCPServerSettings] = {}
         self._wrong, self._disabled = list(configured.errors), []
-        self._places, self._findings, self._unused = {}, {}, {}
+        self._places, self._findings, self._unused, self._defined = {}, {}, {}, {}
         self._broken = dict(configured.broken)
         named = self._reloader.servers
         for server in (*configured.servers, *named.wanted.values()):
-            place = _place_of(server)
+            defined = define_server(server)
+            place = defined.place
             if server.name in self._places:
-                self._wrong.append((place, _describe_rival(server, place, self._places)))
+                self._wrong.append((place, _describe_rival(defined, self._defined)))
                 continue
-            self._places[server.name] = place
+            self._places[server.name], self._defined[server.name] = place, defined
             if server.name in named.refused:
                 continue
             if isinstance(server, MCPServerSettings):
@@ -310,11 +313,11 @@ class ServerHub:
             if not server.is_enabled:
                 self._disabled.append(server.name)
                 continue
-            try:
+            if unset := list(map(str, list_unset(server))):
+                self._unused[server.name] = unset[0]
+                self._wrong.extend((place, each) for each in unset)
+            else:
                 wanted[server.name] = settings_of(server)
-            except ToolEngineError as error:
-                self._unused[server.name] = str(error)
-                self._wrong.append((place, str(error)))
         return wanted
 
     def _tell_errors(self) -> None:
@@ -322,14 +325,18 @@ class ServerHub:
             return
         self._note_calls()
         found = list(self._wrong)
-        found += [(self._places.get(name, name), text) for name, text in self._failed.items()]
-        for name in self._late:
-            found.append((self._places.get(name, name), self._describe_late(name)))
+        for name, text in self._failed.items():
+            found.append(self._place_error(name, text))
+        found += [self._place_error(name, self._describe_late(name)) for name in self._late]
         for tool_name, server in self._calls.items():
             tool = self._seen.get_or_raise(tool_name)
             if what := self._find_fault(tool, server):
                 found.append((str(tool.source), f"{tool.source}: {what}"))
         self._reloader.note_server_errors(found)
+
+    def _place_error(self, name: str, text: str) -> Error:
+        defined = self._defined.get(name)
+        return (name, text) if defined is None else (defined.place, f"{defined.locate()}: {text}")
 
     def _describe_late(self, name: str) -> str:
         done = "answered" if self._sources[name].is_reached else "been reached"
@@ -394,9 +401,6 @@ def _load_sdk() -> None:
         import_module("tool_engine.executors.mcp.peer")
 
 
-def _place_of(server: Server) -> str:
-    return define_server(server).place
-
-
-def _describe_rival(server: Server, place: str, places: dict[str, str]) -> str:
-    return f"{place}: the server {server.name!r} is also named in {places[server.name]}; rename one"
+def _describe_rival(server: ServerDefinition, rivals: dict[str, ServerDefinition]) -> str:
+    name, rival = server.name, rivals[server.name]
+    return f"{server.locate()}: the server {name!r} is also named in {rival.locate()}; rename one"

@@ -278,4 +278,4 @@ def test_entries_of_a_program_have_the_same_form() -> None:
         assert [server.name for server in found.servers] == ["one"]
         ((place, text),) = found.errors
         assert place == "mcp_servers"
-        assert text.startswith(f"mcp_servers: mcpServers.{said}")
+        assert text.startswith(f"mcp_servers: {said}")

@@ -214,7 +214,7 @@ async def test_a_server_that_is_not_there(engine: ToolEngine) -> None:
     closed = MCPSource("shut", url="http://127.0.0.1:9/mcp")
     await asyncio.gather(engine.add_source(missing), engine.add_source(closed))
     errors = dict(engine.load_errors)
-    assert "program '/nowhere/program' cannot be started: No such file" in errors["<mcp:gone>"]
+    assert "program '/nowhere/program' is not there; correct its command" in errors["<mcp:gone>"]
     assert "it cannot be reached" in errors["<mcp:shut>"]
 
 

@@ -175,7 +175,7 @@ async def test_many_servers(engine: ToolEngine) -> None:
         await asyncio.gather(*(engine.add_source(each) for each in (dead, *sources)))
     assert len([tool for tool in engine.index if tool.origin.startswith("mcp:live")]) == 48
     assert not hanging.done()
-    assert "cannot be started: No such file or directory" in str(engine.load_errors)
+    assert "is not there; correct its command" in str(engine.load_errors)
     hanging.cancel()
     await asyncio.wait([hanging])
 

@@ -38,7 +38,7 @@ _HEAD: Final = """\
 SERVER_PREFIX: Final = "server:"
 """The prefix of a server's name where tools and servers are named side by side."""
 _NOT_CONTENT: Final = frozenset(
-    {"id", "definition_hash", "source", "findings", "once_secret", "folder"}
+    {"id", "definition_hash", "source", "findings", "once_secret", "folder", "marks"}
 )
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")

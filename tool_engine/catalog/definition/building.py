@@ -23,6 +23,7 @@ from tool_engine.catalog.definition.server_definition import (
     SERVER,
     build_server,
     is_server,
+    mark_parts,
     server_faults,
 )
 from tool_engine.catalog.definition.tool_definition import (
@@ -30,7 +31,7 @@ from tool_engine.catalog.definition.tool_definition import (
     definition_faults,
     definition_warnings,
 )
-from tool_engine.catalog.kinds import Definition
+from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Document, Path
 from tool_engine.errors import DefinitionError, DefinitionProblem
@@ -149,7 +150,7 @@ def _build_definition(document: Document, source: str, findings: Sequence[str] =
     found = [str(_locate_problem(fault, source, document)) for fault in warnings]
     found += findings
     built: Definition = build(definition, source, found)
-    return built
+    return mark_parts(built, document) if isinstance(built, ServerDefinition) else built
 
 
 def _no_tool(document: Document, source: str) -> DefinitionProblem:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from tool_engine.catalog.yaml.document import Document, Path, format_path
+from tool_engine.catalog.yaml.document import Marked, Path, format_path
 from tool_engine.errors import DefinitionProblem
 from tool_engine.redaction import HIDDEN, is_secret_key, redact_text, secret_forms
 
@@ -38,7 +38,7 @@ class Fault(NamedTuple):
 
 
 def locate_faults(
-    faults: Sequence[Fault], source: str, document: Document | None
+    faults: Sequence[Fault], source: str, document: Marked | None
 ) -> list[DefinitionProblem]:
     """Return the faults as problems with line and column, in order."""
     if document is None or not faults:
@@ -120,7 +120,7 @@ def _secret_at(path: Path, definition: Any) -> str:
     return "" if is_told else str(value)
 
 
-def _as_written(fault: Fault, document: Document, mark: Any) -> Fault:
+def _as_written(fault: Fault, document: Marked, mark: Any) -> Fault:
     # 1.10 is read as the number 1.1, which the author would not find in the file.
     if not fault.got.startswith("the number"):
         return fault

@@ -50,6 +50,8 @@ _TYPES: Final = {
     **dict.fromkeys(("steps", "pipeline", "chain"), "workflow"),
 }
 _LONGEST_CURE: Final = 1_000
+_ARGS: Final = "args"
+_COMMAND_LINES: Final = ("argv", _ARGS)
 _FORM: Final = (
     "write a list, with a mapping for each parameter: "
     '[{"name": "q", "type": "string", "required": true, "description": "what it is"}]'
@@ -80,10 +82,13 @@ def entry_type_cure(value: str, types: Iterable[str]) -> str:
 def list_cure(key: object, text: str) -> str:
     try:
         # A command line may have quotes of its own.
-        words = shlex.split(text) if key == "argv" else text.strip("[]").split(",")
+        is_command = key in _COMMAND_LINES
+        words = shlex.split(text) if is_command else text.strip("[]").split(",")
     except ValueError:
         words = [text]
-    cure = f"write it as a list: [{', '.join(_in_yaml(word.strip()) for word in words)}]"
+    # Arguments of a server stand in JSON and TOML as well.
+    write = _in_json if key == _ARGS else _in_yaml
+    cure = f"write it as a list: [{', '.join(write(word.strip()) for word in words)}]"
     return cure if len(cure) <= _LONGEST_CURE else "write it as a list"
 
 
@@ -134,4 +139,8 @@ def _from_names(value: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _in_yaml(word: str) -> str:
     is_plain = _UNQUOTED.fullmatch(word) and word.lower() not in _WORDS
-    return word if is_plain else msgspec.json.encode(word).decode()
+    return word if is_plain else _in_json(word)
+
+
+def _in_json(word: str) -> str:
+    return msgspec.json.encode(word).decode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path as FilePath
 from typing import Any, Final
@@ -21,7 +21,7 @@ from tool_engine.catalog.definition.plain_data import plain_data
 from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.limits import MAX_PROBLEMS
-from tool_engine.catalog.yaml.document import Path
+from tool_engine.catalog.yaml.document import Marked, Path
 
 SERVER: Final = "mcp_server"
 _OF_PROGRAM: Final = ("args", "env", "cwd")
@@ -36,6 +36,7 @@ VARIABLE: Final = re.compile(rf"env:{_NAME}(?::-(?P<default>.*))?", re.DOTALL)
 FILE: Final = re.compile(r"file:/.+")
 _BARE: Final = re.compile(rf"{_NAME}(?::-.*)?", re.DOTALL)
 _INPUT: Final = "input:"
+_OF_FILE: Final = "file:"
 
 
 def is_server(definition: Any) -> bool:
@@ -81,6 +82,38 @@ def build_server(
         findings=tuple(findings),
         folder=folder,
     )
+
+
+def mark_parts(
+    server: ServerDefinition, document: Marked, find_place: Callable[[Path], Path] = tuple
+) -> ServerDefinition:
+    """Return a server that knows where its parts stand.
+
+    Args:
+        server: Read from the document.
+        document: The text.
+        find_place: Returns the path in the document of a part of the definition.
+    """
+    parts = [("name",), *(path for path, _ in _walk_parts(server.content, ()))]
+    marks = document.marks((find_place(path), False) for path in parts)
+    found = {
+        path: (mark.line + 1, mark.column + 1) for path, mark in zip(parts, marks, strict=True)
+    }
+    return msgspec.structs.replace(server, marks={**found, (): found[("name",)]})
+
+
+def _walk_parts(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    items = enumerate(value) if isinstance(value, list) else _list_items(value)
+    for key, each in items:
+        yield (*path, key), each
+        yield from _walk_parts(each, (*path, key))
+
+
+def list_texts(server: ServerDefinition) -> Iterator[tuple[Path, str]]:
+    """Yield the texts of a server in which variables are filled in, and their paths."""
+    for path, value in _walk_parts(server.content, ()):
+        if path[0] in _FILLED_IN and isinstance(value, str):
+            yield path, value
 
 
 def _reach_faults(definition: Mapping[str, Any]) -> Iterator[Fault]:
@@ -147,6 +180,9 @@ def find_strange(text: str, *, may_be_file: bool) -> Iterator[tuple[str, str]]:
             yield f"{shown} asks a person, and there may be none", cure
         elif FILE.fullmatch(inner):
             yield f"{shown} would show the secret here", "put it into env or headers"
+        elif inner.startswith(_OF_FILE) and may_be_file:
+            path = os.path.expanduser(inner[len(_OF_FILE) :] or "/NAME")  # noqa: PTH111 - without a home this is no error
+            yield f"{shown} is no full path", f"write ${{file:{os.path.abspath(path)}}}"  # noqa: PTH100 - follows no link
         else:
             bare = _BARE.fullmatch(inner)
             meant = f"${{env:{inner}}}" if bare else "${env:NAME}"

@@ -60,9 +60,10 @@ class NamedServers:
                 continue
             if present is not None and present.source in places:
                 wanted[name] = present
+            located = [server.locate() for server in same]
             errors += [
-                (place, str(duplicate_error(name, place, places, kind="server")))
-                for place in places
+                (place, str(duplicate_error(name, where, located, kind="server")))
+                for place, where in zip(places, located, strict=True)
             ]
         self.wanted = wanted
         return errors

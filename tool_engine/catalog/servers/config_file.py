@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from tool_engine.catalog.definition.fault import Fault, describe_value, locate_faults
@@ -16,12 +17,14 @@ from tool_engine.catalog.definition.plain_data import plain_definition
 from tool_engine.catalog.definition.server_definition import (
     SERVER,
     build_server,
+    mark_parts,
     server_faults,
     spell_variables,
 )
 from tool_engine.catalog.definition.structure import definition_schema
 from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.servers.json_text import JSONDocument, read_json
+from tool_engine.catalog.servers.toml_text import TOMLDocument
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.checks.nearness import find_nearest
@@ -61,18 +64,28 @@ _PASSED_OVER: Final = {
 _TEXTS: Final = ("name", "title", "label", "description", "note", "notes", "comment")
 _HARMLESS: Final = (*_TEXTS, "$schema", "id", "version", "icon", "gallery", "metadata", "dev")
 _CLIENT_KEYS: Final = (*_SAME, *_RENAMED, *_ENABLED, OWN)
+_OF_ENTRY: Final = ("name", "enabled", "cwd")
+"""Keys of a definition that stand in an entry under their own names."""
+
+
+Text = JSONDocument | TOMLDocument
 
 
 class Servers(NamedTuple):
     """What was found: the servers in their order, and what is wrong with the others."""
 
     servers: list[ServerDefinition]
-    errors: list[tuple[str, str]]
-    """The `(file, message)` of each entry that cannot be used."""
+    problems: list[DefinitionProblem]
+    """What is wrong with the entries that cannot be used."""
     broken: list[str]
     """The names of these entries."""
     is_read: bool = True
     """False: nothing of the file can be used."""
+
+    @property
+    def errors(self) -> list[tuple[str, str]]:
+        """The `(file, message)` of each problem."""
+        return [(each.file, str(each)) for each in self.problems]
 
 
 def read_config_file(path: str) -> Servers:
@@ -80,19 +93,23 @@ def read_config_file(path: str) -> Servers:
     try:
         data = read_named(path)
     except OSError as error:
-        message = f"{path}: the file of servers cannot be read: {why_unread(error)}"
-        return Servers([], [(path, message)], [], is_read=False)
+        message = f"the file of servers cannot be read: {why_unread(error)}"
+        return Servers([], [DefinitionProblem(message, path)], [], is_read=False)
     try:
         document = read_json(data, path)
     except DefinitionError as error:
-        return Servers([], [(path, str(error))], [], is_read=False)
+        return Servers([], list(error.problems), [], is_read=False)
     return _read_lists(document, path, project_of(path))
 
 
 def read_entries(entries: Mapping[str, Any], place: str) -> Servers:
     """Read entries that a program gives, as they stand under `mcpServers`."""
-    document = JSONDocument({LISTS[0]: dict(entries)}, "", {})
-    return _read_list(document, LISTS[0], place, os.getcwd(), set())  # noqa: PTH109 - a text
+    return read_table(JSONDocument({place: dict(entries)}, "", {}), place, place)
+
+
+def read_table(document: Text, key: str, source: str) -> Servers:
+    """Read the entries that stand under a key of a text; paths count from the current folder."""
+    return _read_list(document, key, source, os.getcwd(), set())  # noqa: PTH109 - a text
 
 
 def project_of(path: str) -> str:
@@ -107,13 +124,13 @@ def _read_lists(document: JSONDocument, path: str, folder: str) -> Servers:
     named = [key for key in LISTS if isinstance(value, dict) and key in value]
     if not named:
         fault = _no_servers(value)
-        return Servers([], _locate_errors([fault], path, document), [], is_read=False)
+        return Servers([], _locate_faults([fault], path, document), [], is_read=False)
     found = Servers([], [], [])
     seen: set[str] = set()
     for key in named:
         of_list = _read_list(document, key, path, folder, seen)
         found.servers.extend(of_list.servers)
-        found.errors.extend(of_list.errors)
+        found.problems.extend(of_list.problems)
         found.broken.extend(of_list.broken)
         found = found._replace(is_read=found.is_read and of_list.is_read)
     return found
@@ -129,19 +146,18 @@ def _no_servers(value: Any) -> Fault:
     return Fault((), "there are no servers here", cure=cure)
 
 
-def _read_list(
-    document: JSONDocument, key: str, source: str, folder: str, seen: set[str]
-) -> Servers:
+def _read_list(document: Text, key: str, source: str, folder: str, seen: set[str]) -> Servers:
     listed = document.value[key]
     if not isinstance(listed, dict):
         cure = 'write {"NAME": {...}}'
         fault = Fault(
             (key,), expected="servers by their names", got=describe_value(listed), cure=cure
         )
-        return Servers([], _locate_errors([fault], source, document), [], is_read=False)
+        return Servers([], _locate_faults([fault], source, document), [], is_read=False)
     found = Servers([], [], [])
     for name, entry in listed.items():
-        definition, faults, findings = read_entry(name, entry, folder)
+        read = read_entry(name, entry, folder)
+        faults = read.faults
         if name in seen:
             cure = "remove one, or rename it"
             message = f"there is a server {name[:80]!r} under mcpServers as well"
@@ -149,12 +165,15 @@ def _read_list(
         seen.add(name)
         placed = [_place_in_file(fault, (key, name)) for fault in faults]
         if placed:
-            found.errors.extend(_locate_errors(placed, source, document))
+            found.problems.extend(_locate_faults(placed, source, document))
             found.broken.append(name)
             continue
-        warnings = [_place_in_file(each, (key, name)) for each in findings]
+        warnings = [_place_in_file(each, (key, name)) for each in read.findings]
         said = [str(each) for each in _locate_faults(warnings, source, document)]
-        found.servers.append(build_server(definition, source, said, folder))
+        server = build_server(read.definition, source, said, folder)
+        if document.has_text:
+            server = mark_parts(server, document, partial(read.find_place, above=(key, name)))
+        found.servers.append(server)
     return found
 
 
@@ -163,19 +182,11 @@ def _place_in_file(fault: Fault, place: Path) -> Fault:
     return fault._replace(path=(*place, *fault.path), at_key=at_key)
 
 
-def _locate_errors(
-    faults: list[Fault], source: str, document: JSONDocument
-) -> list[tuple[str, str]]:
-    return [(source, str(DefinitionError(*_locate_faults(faults, source, document))))]
-
-
-def _locate_faults(
-    faults: list[Fault], source: str, document: JSONDocument
-) -> list[DefinitionProblem]:
-    problems = locate_faults(faults, source, document)  # type: ignore[arg-type] # it has the same methods
+def _locate_faults(faults: list[Fault], source: str, document: Text) -> list[DefinitionProblem]:
     if document.has_text:
-        return problems
-    return [problem._replace(line=None, column=None) for problem in problems]
+        return locate_faults(faults, source, document)
+    # The place is the setting, under which the path begins.
+    return locate_faults([each._replace(path=each.path[1:]) for each in faults], source, None)
 
 
 class Entry(NamedTuple):
@@ -184,6 +195,15 @@ class Entry(NamedTuple):
     definition: dict[str, Any]
     faults: list[Fault]
     findings: list[Fault]
+    places: Mapping[str, Path] = {}
+    """The keys of the entry that are called otherwise in the definition."""
+
+    def find_place(self, path: Path, above: Path = ()) -> Path:
+        """Return where a part of the definition stands in the entry, which stands at `above`."""
+        first = path[0] if path else None
+        if first in self.places:
+            return (*above, *self.places[str(first)], *path[1:])
+        return (*above, *path) if first is None or first in _OF_ENTRY else (*above, OWN, *path)
 
 
 def read_entry(name: str, entry: Any, folder: str) -> Entry:
@@ -206,10 +226,12 @@ def read_entry(name: str, entry: Any, folder: str) -> Entry:
     places: dict[str, Path] = {}
     definition: dict[str, Any] = {"kind": SERVER, "name": name}
     faults = [*_take_keys(entry, definition, places), *_take_own(entry, definition)]
-    if not faults:
-        _fill_places(definition, folder)
-        faults = [_place_in_entry(fault, places) for fault in server_faults(definition)]
-    return Entry(definition, faults, [*_list_findings(entry)])
+    _fill_places(definition, folder)
+    read = Entry(definition, faults, [*_list_findings(entry)], places)
+    # A key that is wrong may be the one that is missing.
+    found = [each for each in server_faults(definition) if each.path or not faults]
+    faults += [each._replace(path=read.find_place(each.path)) for each in found]
+    return read._replace(faults=faults)
 
 
 def _take_keys(
@@ -287,16 +309,6 @@ def _fill_places(definition: dict[str, Any], folder: str) -> None:
 
 def _spell_value(value: Any, folder: str) -> Any:
     return spell_variables(value, folder) if isinstance(value, str) else value
-
-
-def _place_in_entry(fault: Fault, places: Mapping[str, Path]) -> Fault:
-    """Return a fault of the definition, in the place of the entry."""
-    first = fault.path[0] if fault.path else None
-    if first in places:
-        return fault._replace(path=(*places[str(first)], *fault.path[1:]))
-    if first is None or first in ("name", "enabled", "cwd"):
-        return fault
-    return fault._replace(path=(OWN, *fault.path))
 
 
 def _list_findings(entry: Mapping[Any, Any]) -> Iterator[Fault]:

@@ -49,7 +49,7 @@ class JSONDocument:
         """Return where keys and values stand; of one that is missing, what it is missing in."""
         return [self._find_mark(path, at_key=at_key) for path, at_key in places]
 
-    def number_as_written(self, _path: Path, _mark: Mark) -> None:
+    def number_as_written(self, path: Path, mark: Any) -> None:
         """A number of JSON reads as it is written."""
 
     def _find_mark(self, path: Path, *, at_key: bool) -> Mark:

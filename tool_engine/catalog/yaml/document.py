@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 Path = tuple[str | int, ...]
 """The keys and positions that lead to a value."""
@@ -12,6 +12,18 @@ Path = tuple[str | int, ...]
 _SIMPLE_KEY: Final = re.compile(r"[^\s.\[\]\"']+")
 _SHOWN: Final = 80
 _NUMBER: Final = re.compile(r"(?:[!&]\S*\s+)*([-+.\w]+)")
+
+
+class Marked(Protocol):
+    """The value of a text in which each part has its place."""
+
+    value: Any
+
+    def marks(self, places: Iterable[tuple[Path, bool]]) -> Sequence[Any]:
+        """Return where keys and values stand, as `line` and `column` from 0."""
+
+    def number_as_written(self, path: Path, mark: Any) -> str | None:
+        """Return the number at `path` as written, such as `1.10`; else None."""
 
 
 class Document:

@@ -23,6 +23,7 @@ from tool_engine.executors.mcp.faults import (
     LostError,
     NotSentError,
     RefusedError,
+    find_first,
 )
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.executors.secrets import SecretScope
@@ -68,6 +69,8 @@ class Connection:
         options: Mapping[str, Any],
     ) -> None:
         self.settings = settings
+        self.locate: Callable[[tuple[str | int, ...]], str] = lambda _: ""
+        """Returns where a part of the settings is written; empty: in no file."""
         self.tools: list[dict[str, Any]] | None = None
         """Its tools as they stood on the wire last; None: it has never given a list."""
         self.faults: dict[str, str] = {}
@@ -88,6 +91,8 @@ class Connection:
         self._stale = asyncio.Event()
         self._tried = asyncio.Event()
         self._reason = ""
+        self.fault_part: tuple[str | int, ...] = ()
+        """The path of the part of its settings that is to be mended, where the last try failed."""
         self._down_since: float | None = None
         self._next_try = 0.0
         self._begun = 0
@@ -138,6 +143,11 @@ class Connection:
     def reason(self) -> str:
         """Why the last try failed; empty: it did not."""
         return self._reason
+
+    @property
+    def _reached_by(self) -> tuple[str | int, ...]:
+        """The part of its settings by which it is reached."""
+        return ("url",) if self.settings.url else ("command",)
 
     def _note_reached(self) -> None:
         self.is_reached = True
@@ -343,6 +353,7 @@ class Connection:
                 reason = "its connection was cancelled from inside"
             except Exception as error:  # noqa: BLE001 - what a server brings about is its own fault
                 reason = _describe_fault(error)
+                self.fault_part = getattr(find_first(error), "part", ()) or self._reached_by
             if self._is_trying:
                 self._note_failure(reason)
                 self._is_trying, self._has_failed, self._failed = False, True, self._begun
@@ -456,10 +467,15 @@ class Connection:
         self._on_change()
 
     def _note_failure(self, reason: str) -> None:
-        self._reason = self._hide_secrets(reason)[:_LONGEST_REASON]
+        before, self._reason = self._reason, self._hide_secrets(reason)[:_LONGEST_REASON]
+        if self._down_since is not None and before != self._reason:
+            self._on_change()
         if self._down_since is None:
             self._down_since = time.time()
-            _log.error("mcp_server_down", server=self.settings.name, error=self._reason)
+            place = self.locate(self.fault_part)
+            _log.error(
+                "mcp_server_down", server=self.settings.name, error=self._reason, place=place
+            )
             self._on_change()
 
     def _end_try(self) -> None:
@@ -474,7 +490,6 @@ class Connection:
 
 
 def _describe_fault(error: BaseException) -> str:
-    if isinstance(error, BaseExceptionGroup):
-        return _describe_fault(error.exceptions[0])
+    error = find_first(error)
     known = isinstance(error, BadServerError | NotSentError | LostError | ToolExecutionError)
     return str(error) if known else words_of(error)

@@ -42,7 +42,7 @@ def allow_of(url: str, allow: Iterable[str]) -> AllowList:
     try:
         return AllowList.parse((own, *allow))
     except ValueError as error:
-        raise BadServerError(f"its allow is wrong: {error}") from None
+        raise BadServerError(f"its allow is wrong: {error}", ("allow",)) from None
 
 
 def _read_origin(url: str) -> str:

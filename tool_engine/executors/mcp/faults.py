@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tool_engine.errors import ToolExecutionError
+
 NOT_SENT: Final = -32_098
 """The code of an error about a request that did not reach the server."""
 BROKEN: Final = -32_097
@@ -13,7 +15,29 @@ UNREADABLE: Final = -32_096
 
 
 class BadServerError(Exception):
-    """A server cannot be used: what it did, in the words that follow its name."""
+    """A server cannot be used: what it did, in the words that follow its name.
+
+    Args:
+        words: What it did.
+        part: The path of the part of its settings that is to be mended, such as `("cwd",)`.
+    """
+
+    def __init__(self, words: str, part: tuple[str | int, ...] = ()) -> None:
+        super().__init__(words)
+        self.part = part
+
+
+class NoListError(ToolExecutionError):
+    """A server has given no list of tools so far.
+
+    Args:
+        words: Why.
+        place: Where the settings are to be mended, as `file:line:column`.
+    """
+
+    def __init__(self, words: str, place: str) -> None:
+        super().__init__(words)
+        self.place = place
 
 
 class NotSentError(Exception):
@@ -35,3 +59,8 @@ class RefusedError(Exception):
     def __init__(self, words: str, *, is_unknown_tool: bool) -> None:
         super().__init__(words)
         self.is_unknown_tool = is_unknown_tool
+
+
+def find_first(error: BaseException) -> BaseException:
+    """Return the first error of a group, or the error itself."""
+    return find_first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -115,7 +115,8 @@ def _write_header(name: str, value: str) -> tuple[bytes, bytes]:
             return name.encode(), value.encode("latin-1")
     raise BadServerError(
         f"its header {name!r} cannot be sent; write letters of Latin-1 and no line ends in "
-        "`headers`, and no space in a name"
+        "`headers`, and no space in a name",
+        ("headers", name),
     )
 
 

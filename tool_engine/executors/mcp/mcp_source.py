@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tool_engine.errors import ConfigurationError, ToolExecutionError
+from tool_engine.errors import ConfigurationError
 from tool_engine.executors.mcp.connection import Connection
+from tool_engine.executors.mcp.faults import NoListError
 from tool_engine.executors.mcp.mcp_executor import MCPExecutor
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
-from tool_engine.interfaces.catalog_source import CatalogSource, ListedTool
+from tool_engine.interfaces.catalog_source import CODE_PLACE, CatalogSource, ListedTool
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.copying import live
 from tool_engine.visible import visible, without_unseen
@@ -76,8 +77,6 @@ class MCPSource(CatalogSource):
             server = replace(server, **settings)
         self.settings = server
         self.origin = server.origin
-        self.place = f"<{server.origin}>"
-        """Where the settings are written."""
         self.prefix = shorten_name(server.name, longest=LONGEST_PREFIX)
         options = {
             "server": _find_sdk_server(in_memory),
@@ -91,6 +90,15 @@ class MCPSource(CatalogSource):
 
     def __repr__(self) -> str:
         return f"<MCPSource {self.settings.name}: {self.connection.state}>"
+
+    @property
+    def locate(self) -> Callable[[tuple[str | int, ...]], str]:
+        """Returns where a part of its settings is written, as `file:line:column`; or nothing."""
+        return self.connection.locate
+
+    @locate.setter
+    def locate(self, locate: Callable[[tuple[str | int, ...]], str]) -> None:
+        self.connection.locate = locate
 
     @property
     def is_program(self) -> bool:
@@ -131,7 +139,7 @@ class MCPSource(CatalogSource):
         """Return the tools of the server's last list.
 
         Raises:
-            ToolExecutionError: There is no list yet, because the server is down.
+            NoListError: There is no list yet, because the server is down.
         """
         connection = self.connection
         connection.start()
@@ -139,13 +147,14 @@ class MCPSource(CatalogSource):
         if connection.tools is None:
             # Not its state, which says another time at each reading.
             why = connection.reason or connection.state
-            raise ToolExecutionError(f"the server {self.settings.name!r} gives no list: {why}")
+            words = f"the server {self.settings.name!r} gives no list: {why}"
+            raise NoListError(words, self.locate(connection.fault_part))
         listed = [each for each in connection.tools if self._is_exposed(each["name"])]
         made = [self._make_listed(each) for each in listed]
         self._made = {each["name"]: (each, tool) for each, tool in zip(listed, made, strict=True)}
         return [
             *made,
-            *(ListedTool({"name": name}, fault=text) for name, text in self._list_faults()),
+            *self._list_faults(),
         ]
 
     def list_own_names(self) -> list[str] | None:
@@ -159,14 +168,13 @@ class MCPSource(CatalogSource):
         """End the connection, after the calls that run."""
         await self.connection.close()
 
-    def _list_faults(self) -> list[tuple[str, str]]:
-        faults = self.connection.faults.items()
-        return [
-            *((name, text) for name, text in faults if self._is_exposed(name)),
-            *self._list_unmet_patterns(),
-        ]
+    def _list_faults(self) -> Iterator[ListedTool]:
+        for name, text in self.connection.faults.items():
+            if self._is_exposed(name):
+                yield ListedTool({"name": name}, fault=text)
+        yield from self._list_unmet_patterns()
 
-    def _list_unmet_patterns(self) -> Iterator[tuple[str, str]]:
+    def _list_unmet_patterns(self) -> Iterator[ListedTool]:
         """Yield the names and patterns of the settings that no tool of the server has.
 
         Passed over, a permission of a misspelt name would hold for no tool.
@@ -174,12 +182,14 @@ class MCPSource(CatalogSource):
         connection, settings = self.connection, self.settings
         own_names = [*(each["name"] for each in connection.tools or ()), *connection.faults]
         for key, patterns in (("tools", settings.tools), ("expose", settings.expose or ())):
-            for pattern in patterns:
+            for number, pattern in enumerate(patterns):
                 if not any(fnmatchcase(name, pattern) for name in own_names):
                     near = find_nearest(pattern, own_names)
                     cure = f"did you mean {near!r}?" if near else "correct it, or take it out"
                     fault = f"the server {settings.name!r} has no tool {pattern!r}, which stands in"
-                    yield pattern, f"{fault} {key!r} of its settings; {cure}"
+                    fault = f"{fault} {key!r} of its settings; {cure}"
+                    place = self.locate((key, pattern if key == "tools" else number)) or CODE_PLACE
+                    yield ListedTool({"name": pattern}, fault=fault, place=place)
 
     def _is_exposed(self, name: str) -> bool:
         patterns = self.settings.expose
@@ -189,7 +199,9 @@ class MCPSource(CatalogSource):
         known = self._made.get(listed["name"])
         if known is not None and known[0] == listed:
             return known[1]
-        return replace(make_listed(listed, self.settings), place=self.place)
+        return replace(
+            make_listed(listed, self.settings), place=self.locate(()) or f"<{self.origin}>"
+        )
 
 
 def _find_sdk_server(server: Any) -> Any:

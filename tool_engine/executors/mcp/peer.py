@@ -46,6 +46,7 @@ from tool_engine.executors.mcp.faults import (
     LostError,
     NotSentError,
     RefusedError,
+    find_first,
 )
 from tool_engine.executors.mcp.http import (
     MAX_ANSWER,
@@ -374,7 +375,8 @@ async def open_peer(
         try:
             await stack.enter_async_context(client)
         except Exception as error:  # noqa: BLE001 - what a server brings about is its own fault
-            raise BadServerError(link.fault or _describe_error(error)) from None
+            part = getattr(find_first(error), "part", ())
+            raise BadServerError(link.fault or _describe_error(error), part) from None
         yield Peer(client, link)
 
 
@@ -473,8 +475,7 @@ async def _make_transport(
 
 
 def _describe_error(error: BaseException) -> str:
-    if isinstance(error, BaseExceptionGroup):
-        return _describe_error(error.exceptions[0])
+    error = find_first(error)
     if isinstance(error, MCPError):
         return _describe_refusal(error)
     if isinstance(error, ValidationError):

@@ -9,6 +9,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec.structs import replace
 
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.mcp.faults import BadServerError
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.executors.secrets import SecretPart, SecretScope
 from tool_engine.redaction.secret_names import is_secret_key
@@ -28,12 +30,17 @@ async def put_in_secrets(settings: MCPServerSettings, scope: SecretScope) -> MCP
     and arguments, and what is one in a URL.
 
     Raises:
-        ToolExecutionError: A variable is not set, or a file cannot be read.
+        BadServerError: A variable is not set, or a file cannot be read.
     """
     named = (*settings.env.items(), *settings.headers.items())
-    texts = (*(text for _, text in named), *settings.command, settings.url)
-    parts = [SecretPart(name, kind) for text in texts for kind, name in _SECRET.findall(text)]
-    await scope.read_files(parts)
+    for place, text in _list_texts(settings):
+        parts = [SecretPart(name, kind) for kind, name in _SECRET.findall(text)]
+        try:
+            await scope.read_files(parts)
+            for part in parts:
+                scope.resolve(part)
+        except ToolExecutionError as error:
+            raise BadServerError(str(error), place) from None
 
     def put_in(text: str) -> str:
         return _SECRET.sub(lambda found: scope.resolve(SecretPart(found[2], found[1])), text)
@@ -52,6 +59,15 @@ async def put_in_secrets(settings: MCPServerSettings, scope: SecretScope) -> MCP
         env=_fill_all(settings.env, put_in),
         headers=_fill_all(settings.headers, put_in),
     )
+
+
+def _list_texts(settings: MCPServerSettings) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the texts that may hold secrets, with their places in a definition."""
+    for number, word in enumerate(settings.command):
+        yield ("args", number - 1) if number else ("command",), word
+    yield ("url",), settings.url
+    for key in ("env", "headers"):
+        yield from (((key, name), text) for name, text in getattr(settings, key).items())
 
 
 def _fill_all(values: Mapping[str, str], put_in: Callable[[str], str]) -> dict[str, str]:

@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from tool_engine.executors.commands.strays import MARK, end_strays, marks_with, new_mark
 from tool_engine.executors.mcp.faults import UNREADABLE, BadServerError
 from tool_engine.executors.mcp.invalid import describe_unread
+from tool_engine.executors.mcp.programs import explain_start
 from tool_engine.forking import disown_in_child
 
 MAX_LINE: Final = 16 * 1024 * 1024
@@ -142,24 +143,12 @@ class StdioTransport:
             raise self._explain_start(error) from None
 
     def _explain_start(self, error: OSError | ValueError) -> BadServerError:
-        if isinstance(error, ValueError):
-            return BadServerError(
-                "its program cannot be started: a text of its command, env or cwd holds a zero "
-                "byte or half of a character, or a name of env an equals sign; remove it"
-            )
-        reason = error.strerror or type(error).__name__
-        if self._cwd is not None and getattr(error, "filename", None) == self._cwd:
-            return BadServerError(
-                f"its program cannot run in the folder {self._cwd!r}: {reason}; correct its cwd"
-            )
-        program = self._command[0]
-        if len(self._command) == 1 and " " in program:
-            return BadServerError(
-                f"its program {program!r} cannot be started: {reason}; write its arguments as "
-                "items of their own"
-            )
+        if isinstance(error, OSError):
+            found = explain_start(self._command, self._env, self._cwd, error)
+            return found or BadServerError(f"its program cannot be started: {error.strerror}")
         return BadServerError(
-            f"its program {program!r} cannot be started: {reason}; correct its command"
+            "its program cannot be started: a text of its command, env or cwd holds a zero "
+            "byte or half of a character, or a name of env an equals sign; remove it"
         )
 
     async def _connect_pipes(self, process: subprocess.Popen[bytes]) -> tuple[Any, Any]:
