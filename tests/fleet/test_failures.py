@@ -34,10 +34,10 @@ SOON = 30.0
 def worker_of(pid: int) -> list[int]:
     """The guest's guardian, and the actor above it."""
     found = []
-    for _ in range(3):
+    for _ in range(4):
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         found.append(pid)
-    return [found[0], found[2]]
+    return [found[0], found[3]]
 
 
 PARTS = [("block", "guest"), ("spawn", "guardian"), ("wait", "actor"), ("spawn", "actor")]

@@ -19,17 +19,18 @@ _PAUSE: Final = 0.001
 
 
 def step_back(files: tuple[int, ...]) -> int:
-    """Go on in a child; what is left in front ends as it does. Return a handle of that.
+    """Go on in a child of a child; return a handle of what is left in front, which ends as it does.
 
-    Ray kills the children of a worker that ends, a guardian with them: so it must be none.
+    Ray kills the children of a worker that ends, and at times theirs: a guardian must be neither.
     """
     in_front = os.pidfd_open(os.getpid())
-    child = os.fork()
-    if child:
-        for file in files:
-            os.close(file)
-        _end_like(os.waitpid(child, 0)[1])
-    os.setsid()
+    for _ in range(2):
+        child = os.fork()
+        if child:
+            for file in files:
+                os.close(file)
+            _end_like(os.waitpid(child, 0)[1])
+        os.setsid()
     return in_front
 
 

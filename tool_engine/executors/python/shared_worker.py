@@ -66,7 +66,10 @@ class SharedWorker(Worker):
 
     def _list_children(self) -> list[int]:
         """Return what the guardian has to look after, which is behind what was started."""
-        return [each for pid in super()._list_children() for each in list_children(pid)]
+        found = super()._list_children()
+        for _ in range(2):  # see `guardian.step_back`
+            found = [each for pid in found for each in list_children(pid)]
+        return found
 
     def _write_left(self) -> None:
         try:
