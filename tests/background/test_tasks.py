@@ -649,6 +649,9 @@ async def test_cancelled_in_its_first_turns(make: Make, tool: Any, turns: int) -
 
     engine.register_tool({"name": "go", "description": "Goes", "parameters": []}, go)
     await (await engine.start("work", {"number": 1})).cancel()
+    async with asyncio.timeout(BOUND):
+        while engine.controller.get_metrics().active:  # noqa: ASYNC110 - a slot rings no bell
+            await asyncio.sleep(0)
     handle = await engine.start("go")
     for _ in range(turns):
         await asyncio.sleep(0)
