@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from tool_engine.model.checks.nearness import suggest_near
 
 COMMAND: Final = ("command",)
 CWD: Final = ("cwd",)
+_MOST_OTHER_LETTERS: Final = 2
 
 
 def explain_start(
@@ -45,7 +47,8 @@ def explain_start(
         )
     if place is not None:
         return _explain_file(program, place)
-    if near := suggest_near(program, _list_programs(env.get("PATH", os.defpath))):
+    programs = _list_programs(env.get("PATH", os.defpath))
+    if near := suggest_near(program, _choose_similar(program, programs)):
         return BadServerError(f"its program {program!r} is not on PATH{near}", COMMAND)
     return BadServerError(
         f"its program {program!r} is not on PATH; install it, or write its full path", COMMAND
@@ -101,6 +104,17 @@ def _split_line(program: str) -> list[str] | None:
 def _list_programs(path: str) -> frozenset[str]:
     """Return the names of all programs on a PATH; kept, as it is asked at each new try."""
     return frozenset(name for each in path.split(os.pathsep) for name in _list_names(Path(each)))
+
+
+def _choose_similar(program: str, names: frozenset[str]) -> list[str]:
+    """Return those with nearly the same letters: of thousands, not all are compared."""
+    wanted = Counter(program.lower())
+    return sorted(
+        name
+        for name in names
+        if abs(len(name) - len(program)) <= _MOST_OTHER_LETTERS
+        and (wanted - Counter(name.lower())).total() <= _MOST_OTHER_LETTERS
+    )
 
 
 def _list_names(folder: Path) -> list[str]:
