@@ -30,12 +30,10 @@ from tests.warm import ADDRESS, SDK, Program, Server
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-AT_ONCE = max(5, os.cpu_count() or 1)
+AT_ONCE = max(3, os.cpu_count() or 1)
 """More than processors: a test computes for a third of its time, and waits for processes and
 sockets in the rest of it.
 """
-QUICK_AT_ONCE = max(3, os.cpu_count() or 1)
-"""Tests in memory wait for nothing."""
 WAITING_AT_ONCE = 2
 """Beside them, of the rooms that do little but wait: for servers that start, end and are killed."""
 FLEET, OWN_RAY = "fleet", "own Ray"
@@ -213,7 +211,7 @@ def heartbeats(folder: Path) -> Part:
 def quick_parts(files: Sequence[Path]) -> list[Part]:
     """Divides what is quick into as few parts as keep the processors busy."""
     quick = [str(file.relative_to(ROOT)) for file in files if is_quick(file)]
-    count = QUICK_AT_ONCE
+    count = AT_ONCE
     return [Part(f"quick {n + 1} of {count}", quick[n::count]) for n in range(count)]
 
 
