@@ -116,6 +116,7 @@ async def test_looked_at_while_others_come(page: Page, site: str) -> None:
             await page.find_all("button", "Free")
         await going
     await (await page.find("button", "Free")).click()
+    assert await page.evaluate("location.search") == "?19"
 
 
 async def test_keys(page: Page, site: str) -> None:

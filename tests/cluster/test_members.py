@@ -85,11 +85,13 @@ async def test_a_process_that_needs_nothing_listens_to_nothing(
     async with asyncio.timeout(BOUND):
         for _ in range(2):
             async with controller.slot("ai"):
-                while await count_channels() != 1:  # noqa: ASYNC110 - only the database knows
+                while not await count_channels():  # noqa: ASYNC110 - only the database knows
                     await asyncio.sleep(0.01)
+                assert await count_channels() == 1
             member.let_idle_go()
             while await count_channels():  # noqa: ASYNC110 - only the database knows
                 await asyncio.sleep(0.01)
+            assert not member._connection.is_listening
 
 
 async def test_a_process_that_is_killed(crew: Crew, provider: Provider) -> None:

@@ -143,6 +143,7 @@ async def test_cancel_at_every_stage(shared_bench: Bench, delay: float) -> None:
     for name in names:
         shared_bench.add_tool(name.partition("_")[0], name)  # whose workers do not run yet
     await cancel_after(shared_bench, delay, *names)
+    assert shared_bench.has_slots_free()
 
 
 async def test_cancel_while_the_fleet_is_joined(handlers: Path) -> None:

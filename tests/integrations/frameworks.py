@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from tool_engine.interfaces import CallsTools, CatalogSource
@@ -24,6 +25,40 @@ class Heard(NamedTuple):
     is_error: bool | None
     """None: the framework's messages do not say."""
     content: Any = None
+
+
+def make_step() -> tuple[Callable[[int], Awaitable[int]], list[int]]:
+    """A tool, and how many calls of it were at work as each one began."""
+    at_work: list[int] = []
+    running = 0
+
+    async def step(number: int) -> int:
+        """Step."""
+        nonlocal running
+        running += 1
+        at_work.append(running)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        running -= 1
+        return number
+
+    return step, at_work
+
+
+def make_wait() -> tuple[Callable[[str], Awaitable[str]], asyncio.Event, asyncio.Event]:
+    """A tool that waits until it is cancelled; set once it has begun, and ended."""
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(reason: str) -> str:
+        """Wait."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return reason
+
+    return wait, began, ended
 
 
 Calls = Sequence[tuple[str, dict[str, Any]]]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from tests.integrations.frameworks import BORROWED, FRAMEWORKS
+from tests.integrations.frameworks import BORROWED, FRAMEWORKS, make_step, make_wait
 from tool_engine import (
     CallbackApprover,
     ConcurrencyConfig,
@@ -80,15 +80,7 @@ async def test_its_failure_is_one(engine: ToolEngine, borrow: Borrow) -> None:
 
 
 async def test_deadline_of_the_engine_holds(engine: ToolEngine, borrow: Borrow) -> None:
-    ended = asyncio.Event()
-
-    async def wait(reason: str) -> str:
-        """Wait."""
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return reason
+    wait, _, ended = make_wait()
 
     await engine.add_source(borrow(wait))
     session = ToolSession(engine, "chat")
@@ -100,16 +92,7 @@ async def test_deadline_of_the_engine_holds(engine: ToolEngine, borrow: Borrow) 
 
 async def test_cancelling_the_caller_cancels_it(engine: ToolEngine, borrow: Borrow) -> None:
     """Its own work has ended by then, and its record says what became of the call."""
-    began, ended = asyncio.Event(), asyncio.Event()
-
-    async def wait(reason: str) -> str:
-        """Wait."""
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return reason
+    wait, began, ended = make_wait()
 
     await engine.add_source(borrow(wait))
     async with asyncio.timeout(BOUND):
@@ -125,17 +108,7 @@ async def test_cancelling_the_caller_cancels_it(engine: ToolEngine, borrow: Borr
 
 async def test_limits_hold_for_all_of_them(tmp_path: Path, borrow: Borrow) -> None:
     """They share the engine's slots with every other tool, and wait for one."""
-    running, most = 0, 0
-
-    async def step(number: int) -> int:
-        """Step."""
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        running -= 1
-        return number
+    step, at_work = make_step()
 
     config = ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
     async with ToolEngine(config, concurrency=ConcurrencyConfig(max_concurrent=1)) as engine:
@@ -143,7 +116,7 @@ async def test_limits_hold_for_all_of_them(tmp_path: Path, borrow: Borrow) -> No
         async with asyncio.TaskGroup() as group:
             calls = [group.create_task(engine.execute("step", {"number": at})) for at in range(4)]
         assert [str(each.result().output["result"]) for each in calls] == ["0", "1", "2", "3"]
-    assert most == 1
+    assert at_work == [1, 1, 1, 1]
 
 
 async def test_reload_keeps_them_and_workflows_call_them(

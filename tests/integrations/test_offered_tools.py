@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integrations.frameworks import FRAMEWORKS, Framework
+from tests.integrations.frameworks import FRAMEWORKS, Framework, make_step
 from tool_engine import (
     CallbackApprover,
     ImageContent,
@@ -184,16 +184,7 @@ async def test_cancelling_the_agent_cancels_the_call(
 
 async def test_limit_holds(engine: ToolEngine, framework: type[Framework]) -> None:
     """What an agent calls at once waits for a slot of its bucket."""
-    running, most = 0, 0
-
-    async def step(number: int) -> int:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        running -= 1
-        return number
+    step, at_work = make_step()
 
     number = {"name": "number", "type": "integer", "description": "Which.", "required": True}
     engine.register_tool(
@@ -209,7 +200,7 @@ async def test_limit_holds(engine: ToolEngine, framework: type[Framework]) -> No
     session = ToolSession(engine, "chat")
     heard = await framework(session).run([("step", {"number": at}) for at in range(4)])
     assert [each.text for each in heard] == ["0", "1", "2", "3"]
-    assert most == 1
+    assert at_work == [1, 1, 1, 1]
 
 
 async def test_what_writes_runs_alone(engine: ToolEngine) -> None:

@@ -54,6 +54,8 @@ _LONGEST_PAUSE: Final = 5.0
 _TAKEN: Final = Refusal(
     "cancelled", "another engine took this one for dead, and has the task now: look there"
 )
+_TURNS: Final = 4
+"""Turns of the loop that a tool gets to end before the disk is asked to have its task."""
 _PATIENCE: Final = 1e9
 """Seconds that a task may wait in line: its `ttl` bounds it."""
 
@@ -177,6 +179,13 @@ class TaskRun(msgspec.Struct, eq=False):
             # All tasks that were started without a context have this one.
             force_setattr(own, "variables", {})
         return own
+
+    async def take_first_turns(self) -> None:
+        """Let its tool end, if it needs no more than a few turns of the loop."""
+        for _ in range(_TURNS):
+            if self.is_over:
+                return
+            await asyncio.sleep(0)
 
     def end(self, refusal: Refusal) -> bool:
         """Have the task end for a reason; False: it has ended."""

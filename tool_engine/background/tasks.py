@@ -63,8 +63,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _LOOK: Final = 0.25
 """Seconds between two looks at a task that another engine runs."""
-_TURNS: Final = 4
-"""Turns of the loop that a tool gets to end before the disk is asked to have its task."""
 
 
 @live("take engine.tasks of the other engine")
@@ -271,12 +269,8 @@ class EngineTasks:
 
     async def _keep_begun(self, kept: KeptTask) -> None:
         """Begin the tool of a new task, and keep that: if it ends at once, with its end."""
-        runner = self.feeding.runner
-        run = runner.begin_run(kept)
-        for _ in range(_TURNS):
-            if run.is_over:
-                break
-            await asyncio.sleep(0)
+        run = self.feeding.runner.begin_run(kept)
+        await run.take_first_turns()
         try:
             await self._writer.keep_new(kept)
         except RecordsUnavailableError as error:

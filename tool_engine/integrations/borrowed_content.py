@@ -9,6 +9,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections.abc import Sequence
+from contextlib import suppress
 from mimetypes import MimeTypes
 from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
@@ -82,10 +83,9 @@ def _read_bytes(kind: str, data: bytes, mime_type: str | None, name: str | None)
         return AudioContent(data, found)
     uri = f"attachment://{quote(name or kind)}"
     if family == "text":
-        try:
+        # What is no UTF-8, whatever it says of itself, goes as bytes.
+        with suppress(UnicodeDecodeError):
             return ResourceContent(uri, text=data.decode(), mime_type=found)
-        except UnicodeDecodeError:
-            pass
     return ResourceContent(uri, data=data, mime_type=found)
 
 

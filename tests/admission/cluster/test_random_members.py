@@ -366,6 +366,7 @@ async def test_first_call_of_a_process_needs_the_name_of_its_key(
     request = AdmissionRequest.for_tool(TOOLS["change"], fleet.config)
     async with asyncio.timeout(IDLE):
         slot = await controller.admit(request.for_caller(fleet.config, context, key))
+    assert (slot.lane.keys[0].used, controller.get_metrics().active) == (1, 1)
     controller.release(slot)
     await fleet.end()
 

@@ -226,5 +226,6 @@ async def test_changes_that_are_not_told(
     shop = Shop(tool("buy"))
     shop.server = Server("mute", on_list_tools=shop.list_tools, on_call_tool=shop.call_tool)
     await add(engine, shop)
+    assert engine.index.get("sell") is None
     shop.tools.append(tool("sell"))
     await until(lambda: engine.index.get("sell"))

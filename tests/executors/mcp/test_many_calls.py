@@ -206,3 +206,5 @@ async def test_a_killed_server_comes_back(engine: ToolEngine) -> None:
     os.kill(int(whoami.split()[0]), signal.SIGKILL)
     await until(lambda: not source.connection.is_connected)
     await until(lambda: source.connection.is_connected)
+    again = (await engine.execute("whoami", {})).output["content"][0]["text"]
+    assert again.split()[0] != whoami.split()[0]
