@@ -50,16 +50,18 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ports = [free_port() for _ in PORTS]
         words = [f"{name}={port}" for name, port in zip(PORTS, ports, strict=True)]
         words += ["--num-cpus=2", f"--object-store-memory={MEMORY}", f"--temp-dir={folder}"]
+        patch.setenv("PYTHONUNBUFFERED", "1")
+        said = handlers / "said"
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
                 *("--node-ip-address=127.0.0.1", "--include-dashboard=false", *words),
             ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=stack.enter_context(said.open("wb")),
+            stderr=subprocess.STDOUT,
         )
         stack.callback(_end_head, process)
-        _wait_for_port(ports[1], process)
+        _wait_until_started(said, ports[1], process)
         yield f"ray://127.0.0.1:{ports[1]}"
 
 
@@ -83,13 +85,15 @@ def _the_only_head() -> Iterator[None]:
         yield
 
 
-def _wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+def _wait_until_started(said: Path, port: int, process: subprocess.Popen[bytes]) -> None:
+    """Waits for the whole head: its port for clients listens before there is a node for them."""
     until = time.monotonic() + BOUND
     while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
-            return
+        if "Ray runtime started" in said.read_text():
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+                return
         time.sleep(0.1)
-    raise AssertionError(f"the head does not listen; it ended with {process.poll()}")
+    raise AssertionError(f"the head has not started; ended: {process.poll()}; {said.read_text()}")
 
 
 def _end_head(process: subprocess.Popen[bytes]) -> None:
