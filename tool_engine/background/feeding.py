@@ -134,11 +134,11 @@ class Feeding:
             if kept.state.tool_name not in self.places.full:
                 self._news.set()
 
-    async def take_queued(self, kept: KeptTask) -> bool:
+    async def take_queued(self, task_id: str) -> bool:
         """Take a queued task out of its turn; False: another engine has it."""
         question = self.unheard.ask()
         try:
-            taken = await self.storage.take(kept.state.id, self.worker)
+            taken = await self.storage.take(task_id, self.worker)
             if taken is None:
                 return False
             self._begin_claimed(taken)

@@ -461,7 +461,9 @@ class EngineTasks:
         if kept.state.is_final:
             return False
         while not kept.state.is_final:
-            if not self.feeding.runner.has_run(kept) and not await self.feeding.take_queued(kept):
+            if not self.feeding.runner.has_run(kept) and not await self.feeding.take_queued(
+                kept.state.id
+            ):
                 return await self._storage.ask_cancel(kept.state.id, text)
             if await self.feeding.runner.end_run(kept, refusal) and kept.state.is_final:
                 return True
@@ -473,11 +475,14 @@ class EngineTasks:
         """Run what is queued, from now on."""
         self.feeding.open()
 
-    def serve(self) -> None:
-        """Run what other programs start or leave behind, unless this engine leaves that to others.
+    @at_home
+    async def run_one(self, task_id: str) -> None:
+        """Run a task that is queued, out of its turn, and no other one."""
+        self.feeding.open(is_for_own=True)
+        await self.feeding.take_queued(task_id)
 
-        An engine that found no task at its start looks every few seconds only.
-        """
+    def serve(self) -> None:
+        """Run what others start or leave behind, unless this engine leaves that to others."""
         if self._storage.is_shared and self.runs_here:
             self.feeding.open()
 

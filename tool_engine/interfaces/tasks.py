@@ -72,8 +72,14 @@ class Tasks(Protocol):
     def open(self) -> None:
         """Run what is queued, from now on."""
 
+    async def run_one(self, task_id: str) -> None:
+        """Run a task that is queued, out of its turn, and no other one."""
+
     def serve(self) -> None:
-        """Run what others start or leave behind, unless this engine leaves that to others."""
+        """Run what others start or leave behind, unless this engine leaves that to others.
+
+        An engine that found no task at its start looks every few seconds only.
+        """
 
     async def close(self) -> None:
         """End, or leave to later engines, what has not ended."""

@@ -29,6 +29,21 @@ def test_start_show_wait(command: Command, url: str) -> None:
     assert "succeeded" in command("task", "--records", url).out
 
 
+def test_others_are_left_alone(command: Command, url: str) -> None:
+    """What waits for one task begins no other one, which it would end as it ends."""
+    first, second = (
+        command("task", "start", "echo", f"message={word}", "--records", url).out.strip()
+        for word in ("first", "second")
+    )
+    assert "second" in command("task", "wait", second, "--records", url).out
+    assert (
+        "third" in command("task", "start", "echo", "message=third", "--wait", "--records", url).out
+    )
+    shown = command("task", "show", first, "--records", url, "--json").json
+    assert shown["status"] == "queued"
+    assert "first" in command("task", "wait", first, "--records", url).out
+
+
 def test_start_and_wait(command: Command, url: str) -> None:
     """`--wait` does both, and fails where the call fails."""
     assert "now" in command("task", "start", "echo", "message=now", "--wait", "--records", url).out

@@ -26,7 +26,7 @@ from tool_engine.cli.usage import suggest_step
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import TaskNotFoundError
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.task import TaskHandle, TaskState
+from tool_engine.model.task import QUEUED, TaskHandle, TaskState
 
 _WORDS: Final = {"start": "NAME", "show": "ID", "cancel": "ID", "wait": "ID"}
 _LOOK: Final = 0.1
@@ -124,8 +124,7 @@ def _read_step(words: list[str]) -> tuple[str, str, list[str]]:
 
 
 async def _run_step(settings: Settings, request: Request, params: dict[str, Any]) -> int:
-    runs = request.waits
-    async with recording_engine(settings, approver=find_approver(), run_tasks=runs) as engine:
+    async with recording_engine(settings, approver=find_approver()) as engine:
         if not engine.store.tasks.is_shared:
             raise CommandError(
                 "tasks need a database to be kept in; name one with --records URL or the variable "
@@ -156,8 +155,13 @@ async def _start_task(
         raise missing_tool(settings, request.name, engine.list_names(), engine.load_errors)
     arguments = {**params, **parse_arguments(tool, request.words, params)}
     context = ToolExecutionContext(caller_id=CALLER, caller_type="direct")
-    return await engine.start(
-        tool.name, arguments, context, ttl=request.ttl, idempotency_key=request.key
+    return await engine.tasks.start(
+        tool.name,
+        arguments,
+        context,
+        ttl=request.ttl,
+        idempotency_key=request.key,
+        is_awaited=request.waits,
     )
 
 
@@ -172,11 +176,13 @@ async def _find_task(engine: ToolEngine, task_id: str) -> TaskHandle:
 
 
 async def _wait_for_task(engine: ToolEngine, handle: TaskHandle, *, as_json: bool) -> int:
-    engine.tasks.open()
     waiting = asyncio.ensure_future(handle.wait())
     try:
         with closing(ProgressLine()) as line:
             while not waiting.done():
+                if handle.status == QUEUED:
+                    # Whatever queued it: its engine may have ended, or was none that runs tasks.
+                    await engine.tasks.run_one(handle.id)
                 if handle.progress is not None and not handle.state.is_final:
                     line.show(handle.tool_name, handle.progress)
                 await asyncio.wait([waiting], timeout=_LOOK)
