@@ -165,6 +165,7 @@ class ToolEngine(
         )
         self._make_followers(self._reloader, self._registry)
         self._pipeline = self._make_pipeline(self._admission, self._make_gate(approver))
+        self._pipeline.home_loop.on_move = self._follow_loop
         self._execute = wrap_execute(self._pipeline.execute, self.store.storage)
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
@@ -175,6 +176,9 @@ class ToolEngine(
         if getattr(self.store.storage, "on_trouble", self) is None:
             self.store.storage.on_trouble = self._bus.tell_trouble  # type: ignore[attr-defined]
         self._lines = EventLines(self._bus.subscribe)
+
+    def _follow_loop(self) -> None:
+        self._following = asyncio.create_task(self._reloader.follow_loop())
 
     def _make_pipeline(self, controller: AdmissionController, scope: CallScope | None) -> Pipeline:
         planner = Planner(

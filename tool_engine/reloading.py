@@ -281,6 +281,12 @@ class Reloader:
             return quarantined.tool
         return self._generations.index.get(name) or self._offered.get(name)
 
+    async def follow_loop(self) -> None:
+        """Go on watching where another event loop runs than before, which has ended."""
+        if self._watcher is not None and not self._is_stopped:
+            self._lock = asyncio.Lock()  # that of the loop before is nobody's any more
+            await self._watcher.follow_loop()
+
     async def stop(self) -> None:
         """Stop watching; a running reload ends first, or is given up."""
         self._is_stopped = True

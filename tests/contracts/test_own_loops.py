@@ -11,6 +11,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tool_engine import (
     Permission,
     ToolCallConfig,
     ToolEngine,
+    ToolEngineConfig,
     ToolEngineError,
     ToolExecutionContext,
     ToolExecutionResult,
@@ -487,3 +489,28 @@ async def test_two_engines_on_two_loops(other_loop: asyncio.AbstractEventLoop, h
         check_idle(far)
         # From the loop of another engine it is closed as well.
         await far.close()
+
+
+@pytest.mark.parametrize("way", [{"auto_reload": True}, {"watch_for_changes": True}], ids=str)
+def test_one_loop_after_another(tmp_path: Path, way: dict[str, bool]) -> None:
+    """As with `asyncio.run` for each step: calls, hot reload and the end work on each of them."""
+    before = set(threading.enumerate())
+    say = "name: {0}\ndescription: Says it.\nentry: {{type: builtin, handler: echo}}\n"
+    (tmp_path / "one.yaml").write_text(say.format("one"))
+    settings = {"auto_reload": False, "reload_interval": 0.1, **way}
+    engine = ToolEngine(ToolEngineConfig(str(tmp_path), **settings))  # type: ignore[arg-type]
+    asyncio.run(engine.load())
+    assert engine.list_names() == ["one"]
+
+    async def use(name: str) -> None:
+        (tmp_path / f"{name}.yaml").write_text(say.format(name))
+        await engine.execute("one")
+        async with asyncio.timeout(BOUND):
+            while name not in engine.list_names():  # noqa: ASYNC110 - a file rings no bell
+                await asyncio.sleep(0.02)
+
+    for name in ("two", "three"):
+        asyncio.run(use(name))
+    asyncio.run(engine.close())
+    assert engine.list_names() == ["one", "three", "two"]
+    assert set(threading.enumerate()) <= before

@@ -40,13 +40,15 @@ class HomeLoop:
     `owner` has slots, lines and runs there, which are no use to a process forked later.
     """
 
-    __slots__ = ("_lock", "_owner", "_pid", "loop")
+    __slots__ = ("_lock", "_owner", "_pid", "loop", "on_move")
 
     def __init__(self, owner: Inheritable | None = None) -> None:
         self._owner = owner
         self.loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
         self._pid = 0
+        self.on_move: Callable[[], object] | None = None
+        """Called on the new loop when the one before has ended."""
 
     def is_on(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Return True if it lives on the running loop; move there from a loop that rests."""
@@ -55,10 +57,14 @@ class HomeLoop:
         with self._lock:
             home = self.loop
             # The loop of the parent process only looks as if it ran.
+            has_moved = False
             if home is loop or home is None or not home.is_running() or self._pid != os.getpid():
+                has_moved = home is not loop and home is not None and self._pid == os.getpid()
                 self.loop, self._pid = loop, os.getpid()
                 if self._owner is not None:
                     disown_in_child(self._owner)
+        if has_moved and self.on_move is not None:
+            self.on_move()
         return self.loop is loop
 
     def forget(self) -> None:

@@ -7,6 +7,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,6 +25,14 @@ _COARSE_TICK: Final = 2 * _SECOND
 """Nanoseconds of the longest tick that a file system's clock has."""
 _SUFFIXES: Final = (".yaml", ".yml")
 _ATTEMPTS: Final = 5
+
+
+def find_target(path: str | Path) -> Path:
+    """Return what a path leads to; a link that leads to itself stays what it is.
+
+    `Path.resolve` raises for such a link: what is wrong with it is said where it is read.
+    """
+    return Path(os.path.realpath(path))
 
 
 class FolderError(ToolEngineError, OSError):

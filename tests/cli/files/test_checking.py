@@ -249,6 +249,16 @@ def test_what_is_no_file_is_a_problem(command: Callable[..., Any], tools: Path) 
     assert "link.yaml" in ended.out
 
 
+@pytest.mark.parametrize("words", ["validate", "lint", "list", "search echo", "lock"])
+def test_a_link_to_itself(command: Callable[..., Any], tools: Path, words: str) -> None:
+    """It takes nothing else down, and is a file that cannot be read."""
+    (tools / "loop.yaml").symlink_to("loop.yaml")
+    ended = command(*words.split())
+    said = ended.out + ended.err
+    assert "loop.yaml" in said or "1 file could not be loaded" in said
+    assert ended.code == (1 if words in ("validate", "lint", "lock") else 0), said
+
+
 @pytest.mark.parametrize("text", ["", None])
 def test_a_file_that_changes_while_it_is_checked_has_no_place(
     tools: Path, text: str | None, monkeypatch: pytest.MonkeyPatch

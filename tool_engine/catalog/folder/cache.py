@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from tool_engine.catalog.definition_files import find_target
 from tool_engine.catalog.folder.cache_file import (
     SUFFIX,
     entry_of,
@@ -56,7 +57,7 @@ def cache_path(
     base = default_directory() if directory == AUTO else directory and Path(directory)
     if not base:
         return None
-    place = os.fsencode(f"{Path(folder).resolve()}\n{recursive}\n{key}")
+    place = os.fsencode(f"{find_target(folder)}\n{recursive}\n{key}")
     return base / (hashlib.sha256(place).hexdigest()[:32] + SUFFIX)
 
 

@@ -85,6 +85,8 @@ class ToolWatcher:
         self._unsettled: frozenset[str] = frozenset()
         self._next_look = self._next_follow = self._next_again = 0.0
         self._failures = 0
+        self._looks_first = False
+        """Whether something may have changed before it began."""
 
     def __repr__(self) -> str:
         return (
@@ -124,13 +126,24 @@ class ToolWatcher:
         task, self._task, self._is_running = self._task, None, False
         if task is None:
             return
-        if task is not asyncio.current_task():
+        # With its event loop it has ended, too.
+        is_here = task.get_loop() is asyncio.get_running_loop()
+        if is_here and task is not asyncio.current_task():
             task.cancel()
             await asyncio.wait([task])
         await asyncio.to_thread(self._stop_observing)
 
+    async def follow_loop(self) -> None:
+        """Go on where another event loop runs than before, which has ended: look at all files."""
+        task = self._task
+        if task is None or task.get_loop() is asyncio.get_running_loop():
+            return
+        await self.stop()
+        self._wake, self._looks_first = asyncio.Event(), True
+        await self.start()
+
     async def _watch_folder(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._next_look = loop.time() + self._look_period(0.0)
+        self._next_look = loop.time() + (0.0 if self._looks_first else self._look_period(0.0))
         self._next_follow = loop.time()
         while self._is_running:
             await self._wait_for_change(loop)

@@ -9,7 +9,11 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from tool_engine.catalog.definition_files import read_definition, without_foreign_content
+from tool_engine.catalog.definition_files import (
+    find_target,
+    read_definition,
+    without_foreign_content,
+)
 from tool_engine.catalog.lint import LINT_RULES, LintFinding, choose_rules, lint_text
 from tool_engine.catalog.lint_rules.rule import ERROR, LintRule
 from tool_engine.cli.completion import complete_tool
@@ -136,10 +140,10 @@ def _find_targets(settings: Settings, words: Sequence[str], form: str) -> dict[s
     for word in words or [settings.folder()]:
         if is_path(word):
             for file in files_at(word, is_recursive=settings.is_recursive):
-                found[Path(file).resolve()] = (file, None)
+                found[find_target(file)] = (file, None)
         else:
             file = file_of_tool(settings, word, or_broken=form in REPORTS)
-            found.setdefault(Path(file).resolve(), (file, word))
+            found.setdefault(find_target(file), (file, word))
     return dict(found.values())
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
+from tool_engine.catalog.definition_files import find_target
 from tool_engine.cli.broken import report_load_errors
 from tool_engine.cli.console import visible
 from tool_engine.cli.failures import EXIT_FAILED, CommandError
@@ -318,7 +319,7 @@ def _default_file(tools: str) -> Path | None:
             return None
         mac = sys.platform == "darwin"
         base = home / ("Library/Application Support" if mac else ".local/state")
-    folder = Path(tools).resolve()
+    folder = find_target(tools)
     # The name is for people, the digest distinguishes folders of one name.
     project = folder.parent if folder.name == "tools" else folder
     name = re.sub(r"[^\w.-]+", "_", project.name, flags=re.ASCII)[:40] or "calls"

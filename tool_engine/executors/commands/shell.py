@@ -179,7 +179,7 @@ def _filter_calls(plan: ShellPlan, *, has_attributes: bool) -> str:
 def _find_existing(key: str, paths: Sequence[str]) -> list[str]:
     found = []
     for path in paths:
-        real = Path(path).resolve()
+        real = Path(os.path.realpath(path))  # which does not raise for a link to itself
         if not real.exists():
             raise ToolExecutionError(
                 f"the tool's {key} {path!r} does not exist; make it, or correct {key}"
