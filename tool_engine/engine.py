@@ -165,7 +165,6 @@ class ToolEngine(
         )
         self._make_followers(self._reloader, self._registry)
         self._pipeline = self._make_pipeline(self._admission, self._make_gate(approver))
-        self._pipeline.home_loop.on_move = self._follow_loop
         self._execute = wrap_execute(self._pipeline.execute, self.store.storage)
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
@@ -190,7 +189,7 @@ class ToolEngine(
             lambda: self.generation,
             self.get,
         )
-        return Pipeline(
+        made = Pipeline(
             self.get,
             self._reloader.refusal_of,
             planner,
@@ -204,6 +203,8 @@ class ToolEngine(
             self,
             self.config.fleet_lost_after,
         )
+        made.home_loop.on_move = self._follow_loop
+        return made
 
     async def __aenter__(self) -> Self:
         await self.load()

@@ -284,7 +284,7 @@ class Reloader:
     async def follow_loop(self) -> None:
         """Go on watching where another event loop runs than before, which has ended."""
         if self._watcher is not None and not self._is_stopped:
-            self._lock = asyncio.Lock()  # that of the loop before is nobody's any more
+            self._lock = asyncio.Lock()  # the one before belongs to a loop that has ended
             await self._watcher.follow_loop()
 
     async def stop(self) -> None:

@@ -7,7 +7,6 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
@@ -27,12 +26,12 @@ _SUFFIXES: Final = (".yaml", ".yml")
 _ATTEMPTS: Final = 5
 
 
-def find_target(path: str | Path) -> Path:
+def find_target(path: str | os.PathLike[str]) -> str:
     """Return what a path leads to; a link that leads to itself stays what it is.
 
     `Path.resolve` raises for such a link: what is wrong with it is said where it is read.
     """
-    return Path(os.path.realpath(path))
+    return os.path.realpath(path)
 
 
 class FolderError(ToolEngineError, OSError):

@@ -6,13 +6,20 @@ import asyncio
 import json
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import aiohttp
 import pytest
 
 from tests import warm
 from tests.server.process import HEADERS, server_process, write_tools
+from tool_engine import ToolEngine
 from tool_engine.cli.app import run
+from tool_engine.cli.records.recording import recording_engine
+from tool_engine.cli.serving import serve_command
+from tool_engine.cli.settings import Settings
+from tool_engine.model.task import INPUT_REQUIRED, QUEUED, RUNNING
 
 
 @pytest.fixture
@@ -65,6 +72,32 @@ async def test_a_server_runs_its_tasks(tmp_path: Path, where: str) -> None:
             heard = [await events.content.readline() for _ in range(3)]
         assert heard[:2] == [b":\n", b"\n"], heard
         assert heard[2] == b"event: execution_completed\n"
+
+
+def test_a_task_that_waits_for_consent_goes_on_waiting(
+    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is started anew takes its question before it serves: nobody has refused it."""
+    settings = Settings(chosen=str(tools), records=f"sqlite:///{tmp_path}/calls.db")
+    states: list[str] = []
+
+    async def start() -> str:
+        async with recording_engine(settings) as engine:
+            return (await engine.start("shout", {"message": "hello"})).id
+
+    async def serve_late(engine: ToolEngine, _: object) -> None:
+        """Takes long to begin: tasks begin before."""
+        async with asyncio.timeout(60.0):
+            handle = await engine.tasks.get(task_id)
+            while handle.status in (QUEUED, RUNNING):  # noqa: ASYNC110 - it waits, and says so
+                await asyncio.sleep(0.01)
+        states.append(handle.status)
+
+    monkeypatch.setattr(serve_command, "_serve_engine", serve_late)
+    options: Any = SimpleNamespace(app=None, keep_events=None, max_tasks=None)
+    task_id = asyncio.run(start())
+    asyncio.run(serve_command._serve_until_end(settings, options))
+    assert states == [INPUT_REQUIRED]
 
 
 async def test_a_server_below_the_path_of_a_proxy(tmp_path: Path) -> None:

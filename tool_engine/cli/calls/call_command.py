@@ -112,7 +112,7 @@ async def _call_tool(
     context = ToolExecutionContext(caller_id=CALLER, caller_type="direct", timeout=request.timeout)
     # Modules of other kinds of tools take longer to import than this call to run, and servers to
     # start.
-    off = {"preload": False, "mcp_autostart": False}
+    off: dict[str, Any] = {"preload": False, "mcp_autostart": False}
     async with recording_engine(settings, approver=find_approver(), **off) as engine:
         tool = engine.get(request.name)
         if tool is None or server_of(tool) is not None:

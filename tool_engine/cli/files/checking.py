@@ -214,9 +214,9 @@ def _group_by_folder(paths: Iterable[str], *, is_recursive: bool) -> dict[Path, 
             raise missing_file(text)
         is_folder = path.is_dir()
         files = list_definitions(text, recursive=is_recursive) if is_folder else [text]
-        folder = folders.setdefault(find_target(path if is_folder else path.parent), {})
+        folder = folders.setdefault(Path(find_target(path if is_folder else path.parent)), {})
         for file in files:
-            folder.setdefault(find_target(file), file)
+            folder.setdefault(Path(find_target(file)), file)
     return {folder: list(files.values()) for folder, files in folders.items()}
 
 
@@ -257,7 +257,7 @@ def _locate_problem(problem: DefinitionProblem, number: int) -> DefinitionProble
 
 def _load_neighbours(checked: list[Checked], loader: ToolConfigLoader) -> list[Tool]:
     """Return the tools of files beside the checked ones."""
-    known = {find_target(each.file) for each in checked}
+    known = {Path(find_target(each.file)) for each in checked}
     tools: list[Tool] = []
     files: dict[str, None] = {}
     for folder in {path.parent for path in known}:
@@ -265,7 +265,7 @@ def _load_neighbours(checked: list[Checked], loader: ToolConfigLoader) -> list[T
         with contextlib.suppress(FolderError):
             files.update(dict.fromkeys(list_definitions(str(folder), recursive=False)))
     for file in files:
-        if find_target(file) not in known:
+        if Path(find_target(file)) not in known:
             with contextlib.suppress(DefinitionError):
                 tools += loader.load_file_tools(file)
     return tools

@@ -140,10 +140,10 @@ def _find_targets(settings: Settings, words: Sequence[str], form: str) -> dict[s
     for word in words or [settings.folder()]:
         if is_path(word):
             for file in files_at(word, is_recursive=settings.is_recursive):
-                found[find_target(file)] = (file, None)
+                found[Path(find_target(file))] = (file, None)
         else:
             file = file_of_tool(settings, word, or_broken=form in REPORTS)
-            found.setdefault(find_target(file), (file, word))
+            found.setdefault(Path(find_target(file)), (file, word))
     return dict(found.values())
 
 

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -214,14 +215,24 @@ async def _serve_engine(
     settings: Settings, options: ServeOptions, address: tuple[str, int] | None
 ) -> int:
     if options.app is not None:
-        async with await wait_for_app(load_app(options.app), options.app) as engine:
+        engine = await wait_for_app(load_app(options.app), options.app)
+        _take_questions(engine, options)
+        async with engine:
             await _serve_clients(engine, options, address)
     else:
         is_server = address is not None
         changes: dict[str, Any] = {"watch_for_changes": True, "run_tasks": True}
-        async with recording_engine(settings, is_server=is_server, **changes) as engine:
+        prepare = partial(_take_questions, options=options)
+        made = recording_engine(settings, is_server=is_server, prepare=prepare, **changes)
+        async with made as engine:
             await _serve_clients(engine, options, address)
     return EXIT_OK
+
+
+def _take_questions(engine: ToolEngine, options: ServeOptions) -> None:
+    """Have tasks that go on with the start of the engine ask here, as all others do."""
+    if _choose_approvals(engine, options) != "refuse":
+        engine.approvals.take_questions()
 
 
 async def _serve_clients(

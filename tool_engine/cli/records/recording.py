@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -73,6 +73,7 @@ async def recording_engine(
     *,
     approver: Approver | None = None,
     is_server: bool = False,
+    prepare: Callable[[ToolEngine], object] | None = None,
     **changes: Any,
 ) -> AsyncIterator[ToolEngine]:
     """Open an engine on the tools folder, with recorded calls where possible.
@@ -82,6 +83,7 @@ async def recording_engine(
         approver: Decides about calls of no session.
         is_server: Whether it reads what other processes have recorded, and must record where a
             database is named.
+        prepare: Gets the engine before it loads: tasks that were queued begin with that.
         changes: Fields of `ToolEngineConfig`.
 
     Raises:
@@ -104,6 +106,8 @@ async def recording_engine(
     # In memory they cost a third of what they do there: a default file is for records alone.
     kept = event_storage_for(config, place) if must_record else None
     engine = ToolEngine(config, store=store, approver=approver, event_storage=kept)
+    if prepare is not None:
+        prepare(engine)
     async with contextlib.AsyncExitStack() as stack:
         with hide_load_errors():
             await stack.enter_async_context(engine)
@@ -319,7 +323,7 @@ def _default_file(tools: str) -> Path | None:
             return None
         mac = sys.platform == "darwin"
         base = home / ("Library/Application Support" if mac else ".local/state")
-    folder = find_target(tools)
+    folder = Path(find_target(tools))
     # The name is for people, the digest distinguishes folders of one name.
     project = folder.parent if folder.name == "tools" else folder
     name = re.sub(r"[^\w.-]+", "_", project.name, flags=re.ASCII)[:40] or "calls"

@@ -170,7 +170,9 @@ def _check_app(app: str, said: tuple[str, str, int | None]) -> None:
 
 async def _serve_until_end(settings: Settings, options: ServeOptions) -> int:
     if options.app is not None:
-        async with await wait_for_app(load_app(options.app), options.app) as engine:
+        engine = await wait_for_app(load_app(options.app), options.app)
+        _take_questions(engine)
+        async with engine:
             await _serve_engine(engine, options)
     else:
         kept = options.keep_events
@@ -183,9 +185,15 @@ async def _serve_until_end(settings: Settings, options: ServeOptions) -> int:
         }
         if options.max_tasks is not None:
             changes["max_tasks_per_owner"] = options.max_tasks
-        async with recording_engine(settings, is_server=True, **changes) as engine:
+        made = recording_engine(settings, is_server=True, prepare=_take_questions, **changes)
+        async with made as engine:
             await _serve_engine(engine, options)
     return EXIT_OK
+
+
+def _take_questions(engine: ToolEngine) -> None:
+    """Have tasks that go on with the start of the engine ask here, as all others do."""
+    engine.approvals.take_questions()
 
 
 async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
