@@ -361,7 +361,11 @@ def _checked_servers(value: object) -> Any:
                     f"{{'command': 'npx', 'args': [...]}}, got {type(entry).__name__}"
                 )
         return _ServerEntries(entries)
-    if isinstance(value, list | tuple) and all(hasattr(each, "connect_timeout") for each in value):
+    # Settings that a program gives, or what a command has read in the project's settings.
+    kinds = ("connect_timeout", "definition_hash")
+    if isinstance(value, list | tuple) and all(
+        any(hasattr(each, kind) for kind in kinds) for each in value
+    ):
         return tuple(value)
     raise ConfigurationError(
         "mcp_servers must be the path of a .mcp.json, a mapping of its entries, or a list of "

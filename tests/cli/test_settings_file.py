@@ -165,6 +165,45 @@ WRONG: list[tuple[str, int, str]] = [
 ]
 
 
+WRONG_SERVERS: list[tuple[str, str, str]] = [
+    (
+        '[mcp_servers.files]\ncomand = "python"',
+        "2:1",
+        "mcp_servers.files.comand: unknown key 'comand'; did you mean 'command'?",
+    ),
+    (
+        '[mcp_servers.files]\ncommand = "python"\n[mcp_servers.files.tool-engine]\ntimout = 3',
+        "4:1",
+        "mcp_servers.files.tool-engine.timout: unknown key 'timout'; did you mean 'timeout'?",
+    ),
+    (
+        '[mcp_servers]\nfiles = {command = "python", args = "-m \'a b\'"}',
+        "2:37",
+        'write it as a list: ["-m", "a b"]',
+    ),
+]
+
+
+@pytest.mark.parametrize("words", ["config", "list", "validate mine"])
+@pytest.mark.parametrize(("text", "place", "message"), WRONG_SERVERS)
+def test_a_wrong_entry_of_a_server_has_its_place_and_cure(
+    project: Path, command: Command, words: str, text: str, place: str, message: str
+) -> None:
+    """Also in tables below tables, and in the other file."""
+    write_settings(project, "tool-engine.toml", text)
+    ended = command(*words.split(), "--json")
+    said = ended.json["error"]
+    assert (ended.code, said["type"]) == (2, "settings_error")
+    assert said["message"].startswith(f"tool-engine.toml:{place}: "), said
+    assert message in said["message"]
+
+
+def test_a_server_of_pyproject_has_its_place(project: Path, command: Command) -> None:
+    write_settings(project, "pyproject.toml", '[tool.tool-engine.mcp_servers.a]\ncomand = "b"\n')
+    said = command("list", "--json").json["error"]["message"]
+    assert said.startswith("pyproject.toml:5:1: mcp_servers.a.comand: unknown key 'comand'")
+
+
 @pytest.mark.parametrize("form", ["pyproject.toml", "tool-engine.toml"])
 @pytest.mark.parametrize(("text", "line", "message"), WRONG)
 def test_a_wrong_setting_has_its_line_and_cure(

@@ -406,8 +406,10 @@ async def _name_server(_: ToolEngine) -> None:
 
 async def _start_server(engine: ToolEngine) -> None:
     """What is said of a program with two letters exchanged."""
-    await engine.add_source(MCPSource("one", command=["pyhton3"]))
-    raise LookupError(str(engine.load_errors))
+    with TemporaryDirectory() as folder:
+        await asyncio.to_thread(Path(folder, "reader").write_text, "")
+        await engine.add_source(MCPSource("one", command=["raeder"], env={"PATH": folder}))
+        raise LookupError(str(engine.load_errors))
 
 
 async def _remove_source(engine: ToolEngine) -> None:
@@ -419,7 +421,7 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
     ("catalog/generations.py", lambda engine: engine.unregister_group("WEB"), "web"),
     ("following.py", _remove_source, "mcp:shop"),
     ("mcp_servers/hub.py", _name_server, "shop"),
-    ("executors/mcp/programs.py", _start_server, "python3"),
+    ("executors/mcp/programs.py", _start_server, "reader"),
     ("catalog/index.py", lambda engine: _result(engine, "GetPage", {}), "get_page"),
     (
         "executors/files/file_errors.py",

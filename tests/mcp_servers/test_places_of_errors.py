@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tool_engine.catalog.servers.toml_text import TOMLDocument
 
 JSON = """{
   "mcpServers": {
-    "program": {"command": "pyhton3"},
+    "program": {"command": "wether-server"},
     "folder": {"command": "python3", "cwd": "nowhere"},
     "unset": {
       "command": "python3",
@@ -28,8 +29,7 @@ JSON = """{
 }
 """
 SAID = {
-    "3:28": "the server 'program' gives no list: its program 'pyhton3' is not on PATH; did you "
-    "mean 'python3'?",
+    "3:28": "its program 'wether-server' is not on PATH; did you mean 'weather-server'?",
     "4:45": "that it is to run in is not there; make it, or correct its cwd",
     "7:22": "the server 'unset' needs the variable NO_SUCH_VARIABLE, which is not set; set it",
     "7:45": "the server 'unset' needs the variable NO_OTHER_VARIABLE, which is not set; set it",
@@ -40,7 +40,7 @@ SAID = {
 }
 YAML = """kind: mcp_server
 name: program
-command: pyhton3
+command: wether-server
 ---
 kind: mcp_server
 name: folder
@@ -53,10 +53,18 @@ command: python3
 args: [-c, "${env:NO_SUCH_VARIABLE}"]
 """
 SAID_OF_YAML = {
-    "3:10": "did you mean 'python3'?",
+    "3:10": "did you mean 'weather-server'?",
     "8:6": "make it, or correct its cwd",
     "13:12": "or write ${env:NO_SUCH_VARIABLE:-default}",
 }
+
+
+@pytest.fixture(autouse=True)
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PATH has a program `weather-server`, whatever else this machine has."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "weather-server").write_text("")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
 
 
 async def say_errors(tmp_path: Path, servers: str | None) -> list[str]:
@@ -104,11 +112,11 @@ async def test_a_place_moves_with_its_entry(tmp_path: Path) -> None:
     """A line that comes before it starts nothing anew, and changes what is said next."""
     (tmp_path / "tools").mkdir()
     file = tmp_path / ".mcp.json"
-    file.write_text('{"mcpServers": {"one": {"command": "pyhton3"}}}')
+    file.write_text('{"mcpServers": {"one": {"command": "wether-server"}}}')
     config = ToolEngineConfig(str(tmp_path / "tools"), mcp_servers=str(file), auto_reload=False)
     async with ToolEngine(config) as engine:
         assert f"{file}:1:36: " in str(engine.load_errors)
-        file.write_text('\n{"mcpServers": {"one": {"command": "pyhton3"}}}')
+        file.write_text('\n{"mcpServers": {"one": {"command": "wether-server"}}}')
         await engine.reload()
         await engine.reload()
         await until(lambda: f"{file}:2:36: " in str(engine.load_errors))

@@ -19,6 +19,7 @@ from tool_engine.errors import ConfigurationError
 if TYPE_CHECKING:
     import asyncio
 
+    from tool_engine.catalog.kinds import ServerDefinition
     from tool_engine.cli.settings_file import SettingsFile
     from tool_engine.config import ToolEngineConfig
 
@@ -103,9 +104,10 @@ class Settings(NamedTuple):
         return self.chosen or self.read_file("tools", DEFAULT_TOOLS)
 
     @property
-    def mcp_servers(self) -> str | Mapping[str, Any] | None:
-        """The servers of tools: the path of a file, or entries by name."""
-        servers: str | Mapping[str, Any] | None = self.mcp_config or self.read_file("mcp_servers")
+    def mcp_servers(self) -> str | tuple[ServerDefinition, ...] | None:
+        """The servers of tools: the path of a file, or what the project's settings define."""
+        servers: str | tuple[ServerDefinition, ...] | None
+        servers = self.mcp_config or self.read_file("mcp_servers")
         return servers
 
     @property

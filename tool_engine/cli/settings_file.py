@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tool_engine.catalog.servers.toml_text import TOMLDocument
 from tool_engine.cli.failures import CommandError
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.nearness import find_nearest, suggest_near
@@ -37,6 +38,7 @@ _TABLES: Final = {
 }
 """Settings with names of their own below them, and an example of each."""
 _ELSE: Final = {"mcp_servers": (str,)}
+_SERVERS: Final = "mcp_servers"
 _PYTHON_WORD: Final = re.compile(r"\b(?:True|False)\b")
 _BAD: Final = "settings_error"
 _TOML_CURE: Final = """write values so: tools = "tools", keep_events = 0, in tables [so]"""
@@ -50,6 +52,8 @@ class SettingsFile(NamedTuple):
     """By the key that stands in the file."""
     lines: dict[str, int]
     """Where each key stands."""
+    document: TOMLDocument
+    """Where all the rest stands."""
 
     def engine_fields(self) -> dict[str, Any]:
         """Return the settings that are fields of an engine's configuration."""
@@ -121,40 +125,19 @@ def _read_table(file: str, keys: tuple[str, ...]) -> SettingsFile | None:
         return None
     heading = f"[{'.'.join(keys)}]"
     if not isinstance(table, dict):
-        line = _find_line(text, keys[:-1], keys[-1])
+        line = TOMLDocument(table, text).find_line(keys)
         got = f"got {type(table).__name__}"
         raise CommandError(
             f"{file}:{line}: the settings are a table, {got}; write them below {heading}",
             error_type=_BAD,
         )
-    lines = {key: _find_line(text, keys, key) for key in table}
+    document = TOMLDocument(table, text, keys)
+    lines = {key: document.find_line((key,)) for key in table}
     for key, value in table.items():
         if isinstance(value, Mapping):
-            lines |= {f"{key}.{each}": _find_line(text, (*keys, key), each) for each in value}
-    lines[""] = _find_line(text, keys[:-1], keys[-1]) if keys else 1
-    return SettingsFile(file, table, lines)
-
-
-def _find_line(text: str, table: tuple[str, ...], key: str) -> int:
-    """Return the line of a key: in its table, or as a table of its own; else 1."""
-    word = rf"""(?:{re.escape(key)}|"{re.escape(key)}"|'{re.escape(key)}')"""
-    above = r"\s*\.\s*".join(rf"""["']?{re.escape(each)}["']?""" for each in table)
-    begin = rf"{above}\s*\.\s*" if above else ""
-    own_table = re.compile(rf"\s*\[\[?\s*{begin}{word}\s*[\].]")
-    setting = re.compile(rf"\s*{word}\s*[=.]")
-    inline = re.compile(
-        rf"\s*(?:{'|'.join(map(re.escape, table))})\s*[=.](?:.*[{{,.\s])?{word}\s*[=.]"
-    )
-    heading = re.compile(rf"\s*\[\s*{above}\s*\]")
-    is_inside = not table
-    for number, line in enumerate(text.splitlines(), 1):
-        if own_table.match(line) or (is_inside and setting.match(line)):
-            return number
-        if table and inline.match(line):
-            return number
-        if line.lstrip().startswith("["):
-            is_inside = bool(table) and heading.match(line) is not None
-    return 1
+            lines |= {f"{key}.{each}": document.find_line((key, each)) for each in value}
+    lines[""] = document.find_line(())
+    return SettingsFile(file, table, lines, document)
 
 
 def _check_settings(found: SettingsFile) -> SettingsFile:
@@ -173,7 +156,23 @@ def _check_settings(found: SettingsFile) -> SettingsFile:
                 f"{found.place(key)}: there is no setting {key!r}{cure}", error_type=_BAD
             )
         _check_value(found, key, value)
-    return found
+    return found._replace(values={**found.values, **_read_servers(found)})
+
+
+def _read_servers(found: SettingsFile) -> dict[str, Any]:
+    """Return the setting of servers with what its entries define, where it has entries.
+
+    Raises:
+        CommandError: An entry is wrong.
+    """
+    if not isinstance(found.values.get(_SERVERS), Mapping):
+        return {}
+    from tool_engine.catalog.servers.config_file import read_table
+
+    read = read_table(found.document, _SERVERS, found.file)
+    if read.problems:
+        raise CommandError(str(read.problems[0]), error_type=_BAD)
+    return {_SERVERS: tuple(read.servers)}
 
 
 def _suggest_setting(found: SettingsFile, key: str, known: list[str]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 from tool_engine.cli.broken import report_broken, report_servers
 from tool_engine.cli.failures import EXIT_OK
 from tool_engine.cli.files.checking import LoadedFolder, load_folder
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.model.tool import Tool, server_of
+from tool_engine.visible import visible
 
 
 def load_tools(settings: Settings, name: str | None = None) -> LoadedFolder:
@@ -44,4 +46,6 @@ def load_tools(settings: Settings, name: str | None = None) -> LoadedFolder:
 def report_folder(settings: Settings, folder: LoadedFolder) -> None:
     """Say on stderr how much of a folder and of servers is missing."""
     report_broken(settings, len(folder.errors))
+    for _, text in folder.server_errors:
+        sys.stderr.write(f"{visible(text)}\n")
     report_servers(folder.server_errors)

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from tool_engine.catalog.servers.config_file import read_config_file
 from tool_engine.cli.console import print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.files.checking import Checked, check_files, print_checked, print_summary
@@ -21,6 +22,7 @@ from tool_engine.cli.files.report_formats import (
 )
 from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
 from tool_engine.cli.settings import Settings
+from tool_engine.mcp_servers.surroundings import list_obstacles
 
 _INVALID: Final = "invalid"
 _DOUBTFUL: Final = "doubtful"
@@ -66,7 +68,7 @@ def validate_files(
     settings: Settings, paths: Sequence[str], form: str = "text", *, verbose: bool
 ) -> int:
     """Check files and print them in one of `FORMATS`; return 1 for any that is wrong."""
-    checked = check_files(paths or [settings.folder()], is_recursive=settings.is_recursive)
+    checked = _check_all(settings, paths)
     invalid = sum(bool(each.problems) for each in checked)
     if form in REPORTS:
         findings = [finding for each in checked for finding in _list_findings(each)]
@@ -84,6 +86,31 @@ def validate_files(
         print_checked(checked, verbose=verbose)
         print_summary(checked)
     return EXIT_FAILED if invalid else EXIT_OK
+
+
+def _check_all(settings: Settings, paths: Sequence[str]) -> list[Checked]:
+    """Check files, and without their names those of the project, servers among them."""
+    has_folder = paths or not settings.is_without_folder
+    named = paths or ([settings.folder()] if has_folder else [])
+    checked = check_files(named, is_recursive=settings.is_recursive)
+    servers = settings.mcp_servers
+    if isinstance(servers, str) and not paths:
+        checked.append(_check_servers(servers))
+    for each in checked:
+        for server in each.servers if not each.problems else ():
+            each.warnings += list_obstacles(server)
+    if isinstance(servers, tuple) and not paths and settings.file is not None:
+        found = Checked(settings.file.file, list(servers))
+        for server in servers:
+            found.warnings += [*server.findings, *list_obstacles(server)]
+        checked.append(found)
+    return checked
+
+
+def _check_servers(path: str) -> Checked:
+    found = read_config_file(path)
+    warnings = [text for server in found.servers for text in server.findings]
+    return Checked(path, list(found.servers), list(found.problems), warnings)
 
 
 def _list_findings(checked: Checked) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -9,8 +10,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import typer
 
+from tool_engine.catalog.servers.config_file import read_config_file
 from tool_engine.cli.console import json_text, make_console, plain, print_json
-from tool_engine.cli.failures import EXIT_OK
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
 from tool_engine.cli.options import (
     JSONOption,
     RecordsOption,
@@ -55,13 +57,23 @@ def run_command(
     if as_json:
         file = None if settings.file is None else settings.file.file
         print_json({"file": file, "settings": [each._asdict() for each in said]})
-        return EXIT_OK
+        return _report_servers(settings)
     table = make_table(f"settings in {Path.cwd()}", "setting", "value", "said by")
     for each in said:
         value = each.value if isinstance(each.value, str) else json_text(each.value, indent=None)
         table.add_row(plain(each.name, "bold cyan"), plain(value), plain(each.origin))
     make_console().print(table)
-    return EXIT_OK
+    return _report_servers(settings)
+
+
+def _report_servers(settings: Settings) -> int:
+    """Say on stderr what is wrong in the file of servers."""
+    if not isinstance(settings.mcp_servers, str):
+        return EXIT_OK
+    problems = read_config_file(settings.mcp_servers).problems
+    for each in problems:
+        sys.stderr.write(f"{each}\n")
+    return EXIT_FAILED if problems else EXIT_OK
 
 
 def find_settings(settings: Settings, options: Mapping[str, str]) -> Iterator[Said]:
@@ -151,4 +163,4 @@ def _show_records(settings: Settings) -> str:
 
 def _show_servers(settings: Settings) -> str | list[str] | None:
     servers = settings.mcp_servers
-    return list(servers) if isinstance(servers, Mapping) else servers
+    return [each.name for each in servers] if isinstance(servers, tuple) else servers

@@ -44,7 +44,8 @@ class Link:
         """Why its program has ended, and what it wrote last; empty: unknown."""
         if self.stdio is None or self.stdio.fault is None:
             return ""
-        words = self.stdio.last_words()
+        # Messages are of one line.
+        words = " | ".join(filter(None, map(str.strip, self.stdio.last_words().splitlines())))
         return f"{self.stdio.fault}; its last words: {words}" if words else str(self.stdio.fault)
 
     def find_fault(self) -> str:
