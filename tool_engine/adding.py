@@ -208,7 +208,8 @@ class AddsSources(StartsTasks):
         As OpenAI (Chat Completions or Responses), Anthropic, Gemini or MCP have them; their schemas
         stay as they are, and what would not be enforced is left out and a finding of the tool. One
         that cannot be read is left out, and a `load_errors` entry. Tools of pydantic-ai, LangChain,
-        openai-agents or LlamaIndex bring what runs them: see `tool_engine.integrations`.
+        openai-agents or LlamaIndex bring what runs them: see `tool_engine.integrations`. What only
+        an agent's run executes, such as a search of its provider, is left out likewise.
 
         Args:
             tools: Mappings, or objects of the SDKs; or tools of one of the frameworks.

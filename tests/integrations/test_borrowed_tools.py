@@ -318,7 +318,7 @@ async def test_list_of_a_frameworks_tools_is_imported(engine: ToolEngine, borrow
     assert str(result.output["result"]) == "20"
     with pytest.raises(ConfigurationError, match="leave out call"):
         await engine.import_tools(tools, lambda name, arguments: 1, origin="import:again")
-    with pytest.raises(ConfigurationError, match="different frameworks"):
+    with pytest.raises(ConfigurationError, match="got dict at position 1"):
         await engine.import_tools([*tools, {"name": "x"}], origin="import:mixed")
     with pytest.raises(ConfigurationError, match="put it in a list"):
         await engine.import_tools(tools[0])

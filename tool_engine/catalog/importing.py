@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
-from inspect import isawaitable
+from inspect import isawaitable, isroutine
 from typing import Any, Final, cast
 
 from msgspec.structs import replace
@@ -146,7 +146,10 @@ class ImportedTools(CatalogSource):
         origin: str = "import:tools",
     ) -> None:
         self.origin = origin
+        self._listed = [ListedTool(each) for item in tools for each in _functions_in(item)]
         is_executor = hasattr(call, "execute")
+        if not self._listed and call is None:
+            return
         if not (is_executor or callable(call)):
             raise ConfigurationError(
                 "call, which runs the tools, must be a function of a name and arguments, or an "
@@ -155,7 +158,6 @@ class ImportedTools(CatalogSource):
         self.executor = (
             cast("ToolExecutor", call) if is_executor else _executor_for(cast("Call", call))
         )
-        self._listed = [ListedTool(each) for item in tools for each in _functions_in(item)]
 
     async def read_tools(self) -> Iterable[ListedTool]:
         """Return the tools."""
@@ -226,6 +228,12 @@ def _check_schemas(entry: Mapping[str, Any]) -> None:
 
 
 def _read_entry(item: Any) -> dict[str, Any]:
+    if isroutine(item):
+        name = item.__name__
+        raise ConfigurationError(
+            f"{name!r} is a plain function: make a tool of it with @engine.tool, or "
+            f"engine.tool(effect=...)({name}), and leave it out of the list"
+        )
     dump = getattr(item, "model_dump", None)
     value = dump(by_alias=True, exclude_none=True, mode="json") if callable(dump) else item
     if isawaitable(value) or not isinstance(value, Mapping):

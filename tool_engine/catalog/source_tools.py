@@ -463,8 +463,8 @@ def _place_tool(origin: str) -> str:
 
 def _describe_tool(origin: str, name: str, error: BaseException) -> str:
     what = f"the tool {name!r}" if name else "a tool"
-    # The engine's own words about a definition are shown as they are.
-    why = str(error) if isinstance(error, DefinitionError) else words_of(error)
+    # The engine's own words are shown as they are.
+    why = str(error) if isinstance(error, ToolEngineError) else words_of(error)
     return f"{what} of the source {origin!r} is left out: {why}"
 
 

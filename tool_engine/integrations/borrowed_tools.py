@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.integrations.recognized_tools import list_tools
+from tool_engine.integrations.recognized_tools import describe_value, is_hosted, list_tools
 from tool_engine.interfaces import CatalogSource, ListedTool, ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
@@ -38,6 +38,8 @@ class Borrowing(NamedTuple):
     """The function that a program calls, as it is named."""
     cure: str
     """How a tool of the framework is made."""
+    framework: str
+    """What the framework is called."""
 
 
 class BorrowedTools(CatalogSource):
@@ -56,13 +58,16 @@ class BorrowedTools(CatalogSource):
         self.origin = origin
         self.executor: ToolExecutor | None = self
         self._tools: dict[str, BorrowedTool] = {}
-        for tool in list_tools(tools, borrow.words):
-            if not isinstance(tool, borrow.kind):
+        for at, tool in enumerate(list_tools(tools, borrow.words)):
+            if is_hosted(tool):
+                each = _leave_out(tool, at, borrow)
+            elif isinstance(tool, borrow.kind):
+                each = _read_tool(tool, borrow)
+            else:
                 raise ConfigurationError(
-                    f"{borrow.words} takes {borrow.kind.__name__}, got {type(tool).__name__}: "
-                    f"{borrow.cure}"
+                    f"{borrow.words} takes {borrow.kind.__name__}, got {describe_value(tool)} at "
+                    f"position {at}: {borrow.cure}"
                 )
-            each = _read_tool(tool, borrow)
             if self._tools.setdefault(each.name, each) is not each:
                 raise ConfigurationError(
                     f"two of the tools are named {each.name!r}: rename one, or give them in two "
@@ -92,6 +97,19 @@ def _read_tool(tool: Any, borrow: Borrowing) -> BorrowedTool:
         words = str(error).partition("\n")[0] or type(error).__name__
         fault = f"{name!r} cannot be read: {words}"
         return BorrowedTool(name, name, {}, _run_nothing, fault=fault)
+
+
+def _leave_out(tool: Any, at: int, borrow: Borrowing) -> BorrowedTool:
+    kind, said = type(tool).__name__, getattr(tool, "name", None) or getattr(tool, "kind", None)
+    if isinstance(tool, Mapping):
+        kind, said = f"a tool of type {tool['type']!r}", tool.get("name") or tool["type"]
+    # Several may have one name, also that of a function.
+    name = f"{said or kind} (position {at})"
+    fault = (
+        f"{kind} is executed by the model's provider or a run of {borrow.framework}, which no call "
+        "here has: leave it to the agent"
+    )
+    return BorrowedTool(name, name, {}, _run_nothing, fault=fault)
 
 
 async def _run_nothing(arguments: dict[str, Any], context: ToolExecutionContext) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 from uuid import uuid4
 
 from tool_engine.errors import MissingExtraError, ToolExecutionError
@@ -23,7 +23,10 @@ from tool_engine.protocols.result_media import Carried, Media
 try:
     from langchain_core.messages import ToolMessage
     from langchain_core.messages.tool import ToolOutputMixin
+    from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool, ToolException
+    from langchain_core.tools import Tool as SingleInputTool
+    from langchain_core.utils.function_calling import convert_to_openai_tool
     from pydantic import PrivateAttr
 except ImportError as error:
     raise MissingExtraError(
@@ -117,6 +120,7 @@ def from_langchain_tools(
         _read_tool,
         "from_langchain_tools",
         "make one of a function with @tool, and of a toolkit take get_tools()",
+        "LangChain",
     )
     return BorrowedTools(tools, borrowing, origin)
 
@@ -148,19 +152,39 @@ def _read_tool(tool: BaseTool) -> BorrowedTool:
 
 
 def _read_schema(tool: BaseTool) -> dict[str, Any]:
+    """Return the schema that LangChain shows its model."""
+    if isinstance(tool, SingleInputTool) and not tool.args_schema:
+        # It takes one text. Its `tool_call_schema` is that of a method that passes the text on.
+        single: dict[str, Any] = convert_to_openai_tool(tool)["function"]["parameters"]
+        return single
     # As pydantic writes it: where LangChain puts references in, one that refers to itself is lost.
     schema: Any = tool.tool_call_schema
     if isinstance(schema, dict):
         return schema
     write = getattr(schema, "model_json_schema", None) or schema.schema
     written: dict[str, Any] = write()
-    return written
+    return _leave_out_config(written, schema)
+
+
+def _leave_out_config(schema: dict[str, Any], model: Any) -> dict[str, Any]:
+    """Return a schema without what LangChain sets itself, whatever a model says of it."""
+    fields = getattr(model, "model_fields", {}).items()
+    kinds = {name: each.annotation for name, each in fields}
+    names = {name for name, kind in kinds.items() if RunnableConfig in (kind, *get_args(kind))}
+    if not names:
+        return schema
+    kept = {name: each for name, each in schema["properties"].items() if name not in names}
+    required = [each for each in schema.get("required", ()) if each not in names]
+    left = {**schema, "properties": kept, "required": required}
+    left["$defs"] = {key: each for key, each in schema["$defs"].items() if key != "RunnableConfig"}
+    return left
 
 
 def _list_injected(tool: BaseTool) -> list[str]:
     """Return the parameters that an agent gives to a tool, and its model does not."""
     if isinstance(tool.args_schema, dict):
-        return []
+        # Nothing but the function says so.
+        return sorted(tool._injected_args_keys)  # noqa: SLF001 - no other part of it says it
     whole, shown = tool.get_input_schema(), tool.tool_call_schema
     fields = [getattr(each, "model_fields", {}).keys() for each in (whole, shown)]
     return sorted(fields[0] - fields[1]) if fields[1] or not fields[0] else []

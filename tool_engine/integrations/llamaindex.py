@@ -155,6 +155,7 @@ def from_llamaindex_tools(
         _read_tool,
         "from_llamaindex_tools",
         "make one of a function with FunctionTool.from_defaults(function)",
+        "LlamaIndex",
     )
     return BorrowedTools(tools, borrowing, origin)
 

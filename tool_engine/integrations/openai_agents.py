@@ -111,7 +111,7 @@ def from_openai_agents_tools(
         origin: The `Tool.origin` of the tools, by which `remove_source` takes them out again.
 
     Raises:
-        ConfigurationError: One of them is no `FunctionTool`, or two have one name.
+        ConfigurationError: One of them is no tool of the SDK, or two have one name.
 
     Example:
         >>> await engine.add_source(from_openai_agents_tools([get_weather]))
@@ -121,6 +121,7 @@ def from_openai_agents_tools(
         _read_tool,
         "from_openai_agents_tools",
         "make one of a function with @function_tool",
+        "openai-agents",
     )
     return BorrowedTools(tools, borrowing, origin)
 

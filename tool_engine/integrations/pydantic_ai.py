@@ -189,6 +189,7 @@ def from_pydantic_ai_tools(
         _read_tool,
         "from_pydantic_ai_tools",
         "make one of a function with Tool(function), and of a toolset take tools.values()",
+        "pydantic-ai",
     )
     return BorrowedTools(tools, borrowing, origin)
 
