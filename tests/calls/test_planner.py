@@ -77,7 +77,7 @@ async def test_executor_that_cannot_be_loaded(
     from tool_engine.executors import executor_registry as registry
 
     broken = EntryPoint("broken", "no_such_module:Executor", registry.ENTRY_POINT_GROUP)
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [broken])
+    monkeypatch.setattr("tool_engine.installed.list_entry_points", lambda group: [broken])
     async with make_engine() as other:
         other.register_tool(bare("one", entry={"type": "custom", "handler": "broken"}))
         result = await other.execute("one")

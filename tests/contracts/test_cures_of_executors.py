@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -255,6 +257,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         points = "twice = plugin_of_cures:Good\n"
         points += "broken = plugin_of_cures:Broken\n" if package == "one" else ""
         (info / "entry_points.txt").write_text(f"[tool_engine.executors]\n{points}")
+    os.utime(site, (0, 0))  # whatever changes it after this, however soon, is later
     monkeypatch.syspath_prepend(str(site))
     yield site
     sys.modules.pop("plugin_of_cures", None)
@@ -278,12 +281,11 @@ async def test_executor_that_cannot_be_loaded(tools: Path, packages: Path, cure:
     sys.modules.pop("plugin_of_cures", None)
     if cure == "repair":
         (packages / "plugin_of_cures.py").write_text(PLUGIN.replace("raise", "self.said ="))
-        (packages / "one-1.0.dist-info" / "entry_points.txt").touch()
     else:
-        points = packages / "one-1.0.dist-info" / "entry_points.txt"
-        other = packages / "two-1.0.dist-info" / "entry_points.txt"
-        points.unlink()
-        other.write_text("[tool_engine.executors]\nbroken = plugin_of_cures:Good\n")
+        shutil.rmtree(packages / "one-1.0.dist-info")
+        other = packages / "two-1.0.dist-info"
+        points = "[tool_engine.executors]\nbroken = plugin_of_cures:Good\n"
+        (other / "entry_points.txt").write_text(points)
     assert await error_of(tools, "t") == ""
 
 

@@ -351,8 +351,8 @@ class ExecutorRegistry:
         if self._entry_points is None:
             self._entry_points = {}
             # Loaded by name on first use: most programs have no need of it.
-            metadata = import_module("importlib.metadata")
-            for point in metadata.entry_points(group=ENTRY_POINT_GROUP):
+            installed = import_module("tool_engine.installed")
+            for point in installed.list_entry_points(ENTRY_POINT_GROUP):
                 self._entry_points.setdefault(point.name, []).append(point)
         return self._entry_points
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.installed import list_entry_points
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.checks.nearness import suggest_near
@@ -34,7 +35,8 @@ _METHODS: Final = ("definitions", "parse", "decoder", "format_results")
 
 def protocol_names() -> list[str]:
     """Return the names that `get_protocol` takes: this package's, then those of others."""
-    return list(dict.fromkeys((*PROTOCOLS, *(each.name for each in _list_offered()))))
+    offered = (each.name for each in list_entry_points(ENTRY_POINTS))
+    return list(dict.fromkeys((*PROTOCOLS, *offered)))
 
 
 def check_protocol(name: str) -> None:
@@ -74,7 +76,7 @@ def _find_maker(name: str) -> Callable[..., ToolCallingProtocol]:
     if place is not None:
         module, _, attribute = place.partition(":")
         return cast("Callable[..., ToolCallingProtocol]", getattr(import_module(module), attribute))
-    found = [each for each in _list_offered() if each.name == name]
+    found = [each for each in list_entry_points(ENTRY_POINTS) if each.name == name]
     if not found:
         known = protocol_names()
         hint = suggest_near(name, known)
@@ -86,11 +88,6 @@ def _find_maker(name: str) -> Callable[..., ToolCallingProtocol]:
             "make the object yourself"
         )
     return _load_maker(found[0])
-
-
-def _list_offered() -> list[EntryPoint]:
-    # Imported here: few programs need it, and the import is slow.
-    return list(import_module("importlib.metadata").entry_points(group=ENTRY_POINTS))
 
 
 def _load_maker(found: EntryPoint) -> Callable[..., ToolCallingProtocol]:
