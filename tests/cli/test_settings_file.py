@@ -51,6 +51,19 @@ def test_an_option_goes_before_a_variable_and_both_before_the_file(
     assert list_names(command, "--tools", "mine", "--no-recursive") == ["echo"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool.ruff]\n[tool.tox]\n[tool.tool]\n[tool.engine]\n",
+        # One that is only like ours is another program's, where the project has settings of ours.
+        "[tool.tool-engine]\n[tool.tools-engine]\nlock = 'enforce'\n",
+    ],
+)
+def test_tables_of_other_programs_are_theirs(project: Path, command: Command, text: str) -> None:
+    (project / "pyproject.toml").write_text(text)
+    assert command("--tools", "mine", "call", "echo", "message=hi").code == 0
+
+
 def test_settings_of_the_engine_hold_in_calls(project: Path, command: Command) -> None:
     """A strict engine refuses what it would leave out."""
     words = ("call", "echo", "--json", "other=1")

@@ -20,11 +20,24 @@ ONE_FILE = SETTINGS + "keep them in one of the two files"
 TABLE = SETTINGS + "write them below …"
 EXAMPLE = SETTINGS + "write … = …"
 NO_FILE = SETTINGS + "put the settings there, or move it away"
+HEADING = SETTINGS + "did you mean [tool.…]?"
+NO_HEADING = SETTINGS + "leave out the heading […]"
+NAME_OF_FILE = SETTINGS + "move its settings to …"
 PYPROJECT, OWN = "pyproject.toml", "tool-engine.toml"
+OURS = "[tool.tool-engine]\n"
 FILES = [
     (ONE_FILE, {PYPROJECT: "[tool.tool-engine]", OWN: ""}, {PYPROJECT: "", OWN: ""}),
     (ONE_FILE, {PYPROJECT: "[tool.tool-engine]", OWN: ""}, {PYPROJECT: "[tool.tool-engine]"}),
     (TABLE, {PYPROJECT: "[tool]\ntool-engine = 3"}, {PYPROJECT: "[tool.tool-engine]\n"}),
+    (HEADING, {PYPROJECT: "[tool.tool_engine]\nlock = 'off'"}, {PYPROJECT: f"{OURS}lock = 'off'"}),
+    (HEADING, {PYPROJECT: "[tool.ToolEngine.sources]"}, {PYPROJECT: "[tool.tool-engine.sources]"}),
+    (HEADING, {PYPROJECT: "[tool.tol-engine]"}, {PYPROJECT: OURS}),
+    (HEADING, {PYPROJECT: "[tool-engine]\nlock = 'off'"}, {PYPROJECT: f"{OURS}lock = 'off'"}),
+    (HEADING, {PYPROJECT: f"{OURS}[tool.tool_engine]"}, {PYPROJECT: OURS}),
+    (NO_HEADING, {OWN: f"{OURS}lock = 'off'"}, {OWN: "lock = 'off'"}),
+    (NO_HEADING, {OWN: "[tool-engine]\nlock = 'off'"}, {OWN: "lock = 'off'"}),
+    (NAME_OF_FILE, {"tool_engine.toml": "lock = 'off'"}, {OWN: "lock = 'off'"}),
+    (NAME_OF_FILE, {".tool-engine.toml": "lock = 'off'"}, {OWN: "lock = 'off'"}),
 ]
 TOLD = ["sources = 1", "concurrency = []", "mcp_servers = 7"]
 """Settings whose right form the message writes out."""

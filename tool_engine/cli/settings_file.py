@@ -16,12 +16,15 @@ from typing import Any, Final, NamedTuple
 from tool_engine.catalog.servers.toml_text import TOMLDocument
 from tool_engine.cli.failures import CommandError
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.checks.nearness import find_nearest, suggest_near
+from tool_engine.model.checks.nearness import find_near, find_nearest, suggest_near
 
 NOWHERE: Final = "none"
 """In place of a database: there is none."""
 OWN_FILE: Final = "tool-engine.toml"
 PROJECT_FILE: Final = "pyproject.toml"
+_TABLE: Final = "tool-engine"
+"""The table of `PROJECT_FILE` below `[tool]`."""
+_MISNAMED_FILES: Final = ("tool_engine.toml", "toolengine.toml", f".{OWN_FILE}")
 FOLDERS: Final = {"tools": "tools_directory", "path": ""}
 """The settings that are folders, and the fields of an engine which they are."""
 _OF_COMMANDS: Final = frozenset(
@@ -39,6 +42,8 @@ _TABLES: Final = {
 """Settings with names of their own below them, and an example of each."""
 _ELSE: Final = {"mcp_servers": (str,)}
 _SERVERS: Final = "mcp_servers"
+_MISSPELT: Final = 0.85
+"""How like ours the name of a table is that can hardly be another program's."""
 _PYTHON_WORD: Final = re.compile(r"\b(?:True|False)\b")
 _BAD: Final = "settings_error"
 _TOML_CURE: Final = """write values so: tools = "tools", keep_events = 0, in tables [so]"""
@@ -83,7 +88,12 @@ def read_settings_file() -> SettingsFile | None:
         raise CommandError(
             f"{OWN_FILE} is no file; put the settings there, or move it away", error_type=_BAD
         )
-    own, project = _read_table(OWN_FILE, ()), _read_table(PROJECT_FILE, ("tool", "tool-engine"))
+    for file in _MISNAMED_FILES:
+        if os.path.lexists(file):
+            raise CommandError(
+                f"{file} is read by no command; move its settings to {OWN_FILE}", error_type=_BAD
+            )
+    own, project = _read_table(OWN_FILE, ()), _read_table(PROJECT_FILE, ("tool", _TABLE))
     if own is None or project is None:
         found = own or project
         return None if found is None else _check_settings(found)
@@ -114,11 +124,13 @@ def _read_table(file: str, keys: tuple[str, ...]) -> SettingsFile | None:
     except OSError as error:
         raise CommandError(f"cannot read {file}: {error.strerror}", error_type=_BAD) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        if keys and "tool-engine" not in path.read_text("utf-8", "replace"):
+        if keys and _TABLE not in path.read_text("utf-8", "replace"):
             # Another program's file, and its mistake.
             return None
         cure = "save it as UTF-8" if isinstance(error, UnicodeDecodeError) else _TOML_CURE
         raise CommandError(f"{file} is no TOML: {error}; {cure}", error_type=_BAD) from error
+    if keys:
+        _check_headings(text, table)
     for key in keys:
         table = table.get(key) if isinstance(table, Mapping) else None
     if table is None:
@@ -140,6 +152,24 @@ def _read_table(file: str, keys: tuple[str, ...]) -> SettingsFile | None:
     return SettingsFile(file, table, lines, document)
 
 
+def _check_headings(text: str, project: Mapping[str, Any]) -> None:
+    """Refuse a table of the project's file which is ours but for its name."""
+    below = project.get("tool")
+    below = below if isinstance(below, Mapping) else {}
+    # What is only like it may be another program's, where the project has settings of ours.
+    like_enough = 1.0 if _TABLE in below or os.path.lexists(OWN_FILE) else _MISSPELT
+    for table, names, least in (((), project, 1.0), (("tool",), below, like_enough)):
+        others = [name for name in names if name != _TABLE or not table]
+        for name in find_near(_TABLE, others, 1, like_enough=least):
+            path = (*table, name)
+            line = TOMLDocument(project, text).find_line(path)
+            raise CommandError(
+                f"{PROJECT_FILE}:{line}: [{'.'.join(path)}] is read by no command; did you mean "
+                f"[tool.{_TABLE}]?",
+                error_type=_BAD,
+            )
+
+
 def _check_settings(found: SettingsFile) -> SettingsFile:
     known = known_settings()
     for key, value in found.values.items():
@@ -148,6 +178,12 @@ def _check_settings(found: SettingsFile) -> SettingsFile:
             cure = "write tools" if key in FOLDERS.values() else "leave it out"
             raise CommandError(
                 f"{found.place(key)}: the setting {key!r} {said}; {cure}", error_type=_BAD
+            )
+        if key in ("tool", _TABLE) and isinstance(value, Mapping):
+            raise CommandError(
+                f"{found.place(key)}: {OWN_FILE} holds nothing but settings; leave out the heading "
+                f"[{key if key == _TABLE else f'tool.{_TABLE}'}]",
+                error_type=_BAD,
             )
         if key not in known:
             hint = _suggest_setting(found, key.replace("-", "_"), known)
