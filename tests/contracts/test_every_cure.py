@@ -27,6 +27,7 @@ from tests.contracts.test_cures_of_running import TRIED as RUNNING
 from tests.contracts.test_cures_of_servers import TRIED as SERVERS
 from tests.contracts.test_cures_of_serving import TRIED as SERVING
 from tests.contracts.test_cures_of_sessions import TRIED as SESSIONS
+from tests.contracts.test_cures_of_shells import TRIED as SHELLS
 from tests.contracts.test_cures_of_tasks import TRIED as TASKS
 from tests.contracts.test_cures_of_tests import TRIED as TESTS
 from tests.meta.sources import tree
@@ -51,6 +52,7 @@ TRIED = set().union(
     SERVING,
     SESSIONS,
     RECORDS,
+    SHELLS,
     TASKS,
     TESTS,
 )

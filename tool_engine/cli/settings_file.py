@@ -129,8 +129,7 @@ def _read_table(file: str, keys: tuple[str, ...]) -> SettingsFile | None:
             return None
         cure = "save it as UTF-8" if isinstance(error, UnicodeDecodeError) else _TOML_CURE
         raise CommandError(f"{file} is no TOML: {error}; {cure}", error_type=_BAD) from error
-    if keys:
-        _check_headings(text, table)
+    _check_headings(text, table if keys else {})
     for key in keys:
         table = table.get(key) if isinstance(table, Mapping) else None
     if table is None:
