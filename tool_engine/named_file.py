@@ -36,6 +36,7 @@ _UNWRITTEN: Final = {
     errno.EISDIR: "name a file in it",
     errno.EACCES: "allow it with chmod, or name another one",
     errno.EROFS: "name another one",
+    errno.ENOSPC: "make room there, or name another one",
     errno.ELOOP: "the link leads back to itself: name another one",
     errno.ENXIO: "no program reads from this pipe: start that one first",
 }
@@ -48,7 +49,16 @@ def why_unread(error: OSError) -> str:
 
 def why_unwritten(error: OSError) -> str:
     """Return why a file cannot be written, and what to do about it."""
+    file = error.filename
+    if error.errno == errno.EACCES and file is not None and not os.path.lexists(file):
+        folder = find_folder(file)
+        return f"{error.strerror}; allow it in {str(folder)!r} with chmod, or name another one"
     return _explain_error(error, _UNWRITTEN)
+
+
+def find_folder(path: str | os.PathLike[str]) -> Path:
+    """Return the folder that a new file or folder would be made in: the nearest that is there."""
+    return next(filter(os.path.isdir, Path(path).parents), Path())
 
 
 def _explain_error(error: OSError, cures: dict[int, str]) -> str:

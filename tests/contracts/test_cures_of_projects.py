@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.test_cures_of_errors import names_cure
+from tests.rights import without_root
 from tool_engine.cli.app import run
 
 ECHO = "name: echo\ndescription: Says it.\nentry: {type: builtin, handler: echo}\n"
@@ -39,6 +40,7 @@ FILES = [
     (NAME_OF_FILE, {"tool_engine.toml": "lock = 'off'"}, {OWN: "lock = 'off'"}),
     (NAME_OF_FILE, {".tool-engine.toml": "lock = 'off'"}, {OWN: "lock = 'off'"}),
 ]
+IN_PLACE = "cli/writing.py: move away what is in its place"
 TOLD = ["sources = 1", "concurrency = []", "mcp_servers = 7"]
 """Settings whose right form the message writes out."""
 LINES = [
@@ -52,13 +54,26 @@ LINES = [
     (("cli/files/schema_command.py: write where editors find the schemas, such as --address "
       "https://example.com/schemas"), "schema catalog --address tools.example/schemas",
      ["schema catalog --address https://example.com/schemas"]),
-    ("cli/project/init_command.py: name another one", "init taken/in", ["init free/in"]),
+    (IN_PLACE, "init taken/in", ["init free/in"]),
     (("cli/settings.py: name another with `tool-engine --tools DIR ...` or the variable "
       "TOOL_ENGINE_TOOLS, or begin a project with `tool-engine init`"), "-C empty list",
      ["-C empty --tools ../tools list", "-C empty init", "-C empty list"]),
 ]  # fmt: skip
-IN_PLACE = "cli/project/init_command.py: move away what is in its place"
-TRIED = {IN_PLACE, EXAMPLE, NO_FILE} | {row[0] for row in (*FILES, *LINES)}
+FORBIDDEN = "cli/writing.py: allow it in … with chmod, or …"
+FORBIDDEN_FILE = "named_file.py: allow it in … with chmod, or name another one"
+TRIED = {EXAMPLE, NO_FILE} | {row[0] for row in (*FILES, *LINES)}
+NEW_FOLDERS = [
+    # A line that makes a folder, the name that is in its way, and the line as it is asked for.
+    ("init", "tests", "init free"),
+    ("init here/below", "here", "init free"),
+    ("--tools other new get_weather", "other", "--tools free new get_weather"),
+]
+NEW_FILES = [
+    ("new get_weather --kind python", "--tools ../free --path .. new get_weather --kind python"),
+    ("lock", "lock --file ../free/tools.lock"),
+    ("schema --output it.json", "schema --output ../free/it.json"),
+]
+"""A line that makes a file, and the same elsewhere."""
 
 
 @pytest.fixture
@@ -140,14 +155,66 @@ def test_the_line_that_is_asked_for(
         assert said(line, capsys) == (0, ""), line
 
 
-def test_what_is_in_its_place(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (place / "tests").touch()
+@pytest.mark.parametrize(("line", "taken", "elsewhere"), NEW_FOLDERS)
+def test_what_is_in_the_place_of_a_folder(
+    place: Path, capsys: pytest.CaptureFixture[str], line: str, taken: str, elsewhere: str
+) -> None:
+    """What is in its place is moved away, or another folder is named."""
+    (place / taken).touch()
     (place / "tools" / "echo.yaml").unlink()
-    code, message = said("init", capsys)
+    code, message = said(line, capsys)
     assert code == 2
     assert names_cure(IN_PLACE, message), message
-    (place / "tests").rename(place / "elsewhere")
-    assert said("init", capsys) == (0, "")
+    assert said(elsewhere, capsys) == (0, "")
+    (place / taken).rename(place / "elsewhere")
+    assert said(line, capsys) == (0, "")
+
+
+@pytest.mark.parametrize(("line", "taken", "elsewhere"), NEW_FOLDERS)
+def test_a_folder_that_may_not_be_made(
+    place: Path, capsys: pytest.CaptureFixture[str], line: str, taken: str, elsewhere: str
+) -> None:
+    """It is made where chmod allows it, or another one is, which the message tells to name."""
+    del taken
+    (place / "tools" / "echo.yaml").unlink()
+    place.chmod(0o555)
+    with without_root():
+        code, message = said(line, capsys)
+        assert code == 2
+        assert names_cure(FORBIDDEN, message), message
+        assert "allow it in '.' with chmod" in message
+        place.chmod(0o755)
+        assert said(line, capsys) == (0, "")
+        (place / "free").mkdir()
+        place.chmod(0o555)
+        assert said(elsewhere, capsys) == (0, "")
+        place.chmod(0o755)
+
+
+@pytest.mark.parametrize(("line", "elsewhere"), NEW_FILES)
+def test_a_file_that_may_not_be_made(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    elsewhere: str,
+) -> None:
+    """It is made where chmod allows it, or with another name elsewhere."""
+    home, free = place / "home", place / "free"
+    (home / "tools").mkdir(parents=True)
+    free.mkdir()
+    (home / "tools" / "echo.yaml").write_text(ECHO)
+    monkeypatch.chdir(home)
+    folder = home / "tools" if "new" in line else home
+    folder.chmod(0o555)
+    with without_root():
+        code, message = said(line, capsys)
+        assert code
+        assert names_cure(FORBIDDEN_FILE, message), message
+        assert f"{folder.name}' with chmod" in message
+        assert said(elsewhere, capsys) == (0, "")
+        folder.chmod(0o755)
+        assert said(line, capsys) == (0, "")
 
 
 def test_settings_that_are_no_file(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

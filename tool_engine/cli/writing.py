@@ -1,12 +1,39 @@
-"""How does a command write a file without losing other work?"""
+"""How does a command write a file, and make its folder, without losing other work?"""
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from typing import Final
 
 from tool_engine.cli.failures import CommandError
-from tool_engine.named_file import why_unwritten, write_named
+from tool_engine.named_file import find_folder, why_unwritten, write_named
+
+_IN_PLACE: Final = frozenset((errno.EEXIST, errno.ENOTDIR))
+"""Why a folder cannot be made: there is something else, or in place of a folder above it."""
+
+
+def make_folder(folder: str | Path, another: str) -> Path:
+    """Make a folder, and those above it; `another` says how to name another one.
+
+    Raises:
+        CommandError: It cannot be made; with the cure of the cause.
+    """
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        cure = ""
+        if error.errno in _IN_PLACE:
+            cure = "move away what is in its place, or "
+        elif error.errno == errno.EACCES:
+            cure = f"allow it in {str(find_folder(path))!r} with chmod, or "
+        raise CommandError(
+            f"cannot make the folder {str(folder)!r}: {error.strerror or error}; {cure}{another}",
+            error_type="cannot_write",
+        ) from error
+    return path
 
 
 def write_output(file: str, text: str) -> None:

@@ -26,7 +26,7 @@ from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 from tool_engine.cli.settings import DEFAULT_TOOLS, Settings
-from tool_engine.cli.writing import write_file
+from tool_engine.cli.writing import make_folder, write_file
 from tool_engine.model.checks.nearness import suggest_near
 
 _CODE_KIND: Final = "python"
@@ -66,7 +66,7 @@ def new_tool(settings: Settings, name: str, kind: str, *, force: bool, as_json: 
     """
     _check_words(name, kind)
     module = module_name(settings, name) if kind == _CODE_KIND else ""
-    folder = _make_folder(settings)
+    folder = make_folder(settings.tools, "name another with --tools DIR")
     target = folder / f"{name}.yaml"
     _check_free(name, target, folder)
     text = make_starter(kind, name, module)
@@ -105,19 +105,6 @@ def module_name(settings: Settings, name: str) -> str:
                 error_type="bad_name",
             )
     return ".".join(place.parts)
-
-
-def _make_folder(settings: Settings) -> Path:
-    folder = Path(settings.tools)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandError(
-            f"cannot make the folder {settings.tools!r}: {error.strerror or error}; name another "
-            "with --tools DIR",
-            error_type="no_tools_folder",
-        ) from error
-    return folder
 
 
 def _check_free(name: str, target: Path, folder: Path) -> None:

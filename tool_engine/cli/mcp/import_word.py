@@ -12,7 +12,7 @@ from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.mcp.word_request import Request, find_server, open_servers, own_name
 from tool_engine.cli.settings import Settings, run_async
-from tool_engine.cli.writing import write_file
+from tool_engine.cli.writing import make_folder, write_file
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolEngineError
 from tool_engine.model.tool import Tool
@@ -105,14 +105,7 @@ def _choose_tools(engine: ToolEngine, server: str, names: tuple[str, ...]) -> li
 
 
 def _write_files(found: list[_Written], folder: Path) -> list[str]:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandError(
-            f"cannot make the folder {str(folder)!r}: {error.strerror or error}; name another "
-            "with --output DIR",
-            error_type="no_tools_folder",
-        ) from error
+    make_folder(folder, "name another with --output DIR")
     targets = {folder / f"{each.tool.name}.yaml": each.text for each in found}
     for path, text in targets.items():
         # The same text again is no change; another one may be a person's work.

@@ -24,11 +24,13 @@ from tool_engine.cli.files.new_command import module_name
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.settings_file import OWN_FILE
-from tool_engine.cli.writing import write_file
+from tool_engine.cli.writing import make_folder, write_file
+from tool_engine.named_file import why_unread
 
 _TEMPLATES: Final = resources.files("tool_engine.cli.project").joinpath("templates")
 _NAME: Final = "shorten"
 """The first tool: it needs no network and has an example and a test."""
+_ELSEWHERE: Final = "begin in another one with `tool-engine init DIR`"
 _TEST_OF_EXAMPLE: Final = "def test_a_call()"
 
 
@@ -45,14 +47,12 @@ def run_command(
 
     Example: tool-engine init my-tools
     """
-    folder = Path(directory)
+    folder = make_folder(directory, _ELSEWHERE)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         ctx.with_resource(contextlib.chdir(folder))
     except OSError as error:
         raise CommandError(
-            f"cannot make the folder {directory!r}: {error.strerror or error}; name another one",
-            error_type="cannot_write",
+            f"cannot enter the folder {directory!r}: {why_unread(error)}", error_type="no_folder"
         ) from error
     return begin_project(settings_of(ctx, tools), directory, as_json=as_json)
 
@@ -66,7 +66,7 @@ def begin_project(settings: Settings, directory: str, *, as_json: bool) -> int:
     kept = [file for file in files if os.path.lexists(file)]
     written = [file for file in files if file not in kept]
     for folder in {Path(file).parent for file in written}:
-        _make_folder(folder)
+        make_folder(folder, _ELSEWHERE)
     for file in written:
         write_file(Path(file), files[file], may_replace=False)
     steps = _list_steps(settings, directory)
@@ -82,17 +82,6 @@ def begin_project(settings: Settings, directory: str, *, as_json: bool) -> int:
     for step in steps:
         console.print(plain(f"  {step}"), soft_wrap=True)
     return EXIT_OK
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandError(
-            f"cannot make the folder {str(folder)!r}: {error.strerror}; move away what is in its "
-            "place",
-            error_type="cannot_write",
-        ) from error
 
 
 def _list_files(settings: Settings) -> Mapping[str, str]:
