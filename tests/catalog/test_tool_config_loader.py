@@ -295,7 +295,7 @@ REFUSED = [
     (HEAD + "output: any\nreturns: any\n", (4, 1), "returns", "give one"),
     (HEAD + "timeout: 0\n", (3, 10), "timeout", "more than 0"),
     (HEAD + "timeout: 5s\n", (3, 10), "timeout", "plain number"),
-    (HEAD + "timeout: .inf\n", (3, 10), "timeout", "leave the key out"),
+    (HEAD + "timeout: .inf\n", (3, 10), "timeout", "or leave the key out for its default"),
     (HEAD + "idempotent: yes\n", (3, 13), "idempotent", "write true"),
     (HEAD + "effect: reads\n", (3, 9), "effect", "did you mean 'read'"),
     (HEAD + "rate: 10/x\n", (3, 7), "rate", "write it as 10/s, 100/min, 1000/h or 5/2s"),

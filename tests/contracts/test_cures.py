@@ -204,7 +204,8 @@ CURES = [
             ("1e-999", "or leave the key out", at_place),
             ("1e-999", "or a larger one", said(f"{quote}1e-999{quote}", r"write ([\de.-]+) or")),
             ("-1e-400", "or a larger one", said(f"{quote}-1e-400{quote}", r"write ([\de.-]+) or")),
-            (".inf", "leave the key out", at_place),
+            (".inf", "leave the key out for its default", at_place),
+            (".inf", "write a plain number", swap(f"{quote}.inf{quote}", "1e9")),
         )
     ),
     *(
