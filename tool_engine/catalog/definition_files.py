@@ -22,7 +22,7 @@ tick of a file system's clock, so that two writes never carry the same stamp unn
 _SECOND: Final = 10**9
 _COARSE_TICK: Final = 2 * _SECOND
 """Nanoseconds of the longest tick that a file system's clock has."""
-_SUFFIXES: Final = (".yaml", ".yml")
+SUFFIXES: Final = (".yaml", ".yml")
 _ATTEMPTS: Final = 5
 
 
@@ -79,7 +79,7 @@ class Contents(NamedTuple):
 
 def is_definition(name: str) -> bool:
     """Return True for a definition's name, hidden and backup files excepted."""
-    return name.lower().endswith(_SUFFIXES) and not name.startswith((".", "#", "~"))
+    return name.lower().endswith(SUFFIXES) and not name.startswith((".", "#", "~"))
 
 
 def list_definitions(directory: str, *, recursive: bool) -> dict[str, FileStamp | None]:

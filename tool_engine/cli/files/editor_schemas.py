@@ -7,11 +7,15 @@ own read it: the names of files, and where their schema is.
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, get_type_hints
 
 import msgspec
 
 from tool_engine.catalog.definition.starter import schema_text
+from tool_engine.catalog.definition_files import SUFFIXES
 from tool_engine.cli.settings_file import FOLDERS, OWN_FILE, known_settings
 from tool_engine.config import (
     LOCKS,
@@ -84,12 +88,18 @@ def settings_schema() -> dict[str, Any]:
     }
 
 
-def schema_catalog(address: str) -> dict[str, Any]:
+def schema_catalog(address: str, tools: Path, *, is_recursive: bool) -> dict[str, Any]:
     """Return a catalog of the schemas for editors.
 
-    `address` is that of the folder in which `tool.schema.json` and `settings.schema.json` are.
+    Args:
+        address: That of the folder in which `tool.schema.json` and `settings.schema.json` are.
+        tools: The folder of tools.
+        is_recursive: Whether its sub-folders have tools too.
     """
     begin = address.rstrip("/")
+    # As an editor sees it, the folder lies in any other one.
+    parts = [part for part in tools.parts if part not in (os.pardir, tools.anchor)]
+    folder = "/".join(("**", *(parts or [Path.cwd().name]), *(["**"] if is_recursive else [])))
     return {
         "$schema": "https://json.schemastore.org/schema-catalog.json",
         "version": 1,
@@ -97,8 +107,7 @@ def schema_catalog(address: str) -> dict[str, Any]:
             {
                 "name": "tool-engine tool",
                 "description": "A tool, a group of tools or a server of tools, for LLM agents",
-                # Not every YAML file in a folder called tools is one.
-                "fileMatch": ["*.tool.yaml", "*.tool.yml"],
+                "fileMatch": [f"{folder}/*{suffix}" for suffix in SUFFIXES],
                 "url": f"{begin}/{TOOL_SCHEMA}",
             },
             {
@@ -111,11 +120,11 @@ def schema_catalog(address: str) -> dict[str, Any]:
     }
 
 
-def write_schema(what: str, address: str) -> str:
+def write_schema(what: str, catalog: Callable[[], dict[str, Any]]) -> str:
     """Return the text of a schema of `SCHEMAS`, or of their catalog."""
     if what == "tool":
         return schema_text()
-    found = settings_schema() if what == "settings" else schema_catalog(address)
+    found = settings_schema() if what == "settings" else catalog()
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
