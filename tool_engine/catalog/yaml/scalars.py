@@ -60,7 +60,8 @@ def resolve_plain(text: str) -> str | int | float | bool | None:
         return _read_float(text)
     if _NOT_FINITE.fullmatch(text):
         raise UnreadableScalarError(
-            f"{text} is not a number that JSON can carry", "write a plain number, or leave the key out for its default"
+            f"{text} is not a number that JSON can carry",
+            "write a plain number, or leave the key out for its default",
         )
     return text
 
