@@ -610,12 +610,12 @@ async def test_a_change_whose_reload_failed_is_not_lost(
         failing = engine._registry.prepare
         calls = 0
 
-        async def prepare(tools: Any = ()) -> None:
+        def prepare(tools: Any = ()) -> None:
             nonlocal calls
             calls += 1
             if calls == 1:
                 raise RuntimeError("broken on purpose")
-            await failing(tools)
+            failing(tools)
 
         monkeypatch.setattr(engine._registry, "prepare", prepare)
         async with engine.events("tool_added") as added:

@@ -156,7 +156,7 @@ class Reloader:
             self._catalog.arrivals.is_open = self._watcher.is_open
             await self._watcher.start()
         async with self._lock:
-            await self._look_at_files("load")
+            await self._merge_folder(self._look_at_folder, "load")
 
     async def reload(self, readings: Callable[[], Mapping[str, Reading]]) -> ReloadChanges:
         """Read the folder again and release what a rollback holds back.
@@ -168,7 +168,7 @@ class Reloader:
             for origin, reading in readings().items():
                 self.sources.put(origin, reading)
             await self._prepare_sources()
-            return await self._look_at_files("reload", is_asked=True)
+            return await self._merge_folder(self._look_at_folder, "reload", is_asked=True)
 
         return await self._in_pair(work)
 
@@ -206,9 +206,7 @@ class Reloader:
     async def _prepare_sources(self) -> None:
         offered, _ = self.sources.over(self._with_registered())
         found = [tool for tool in offered.new_since(self._offered) if is_source_name(tool.source)]
-        if self._config.preload:
-            await self._registry.prepare(found)
-        await asyncio.to_thread(self._gate.prepare, found, self._generations.index)
+        await asyncio.to_thread(self._prepare_tools, found)
         await self._read_code(tool for tool in offered if is_source_name(tool.source))
 
     async def rollback(self, number: int) -> ReloadChanges:
@@ -239,7 +237,7 @@ class Reloader:
             # By name: few engines have tools of sources in their lock.
             texts = import_module("tool_engine.catalog.approval.approved_before")
             await asyncio.to_thread(texts.write_texts, lock, present)
-        return await self._in_pair(lambda: self._look_at_files("lock"))
+        return await self._in_pair(lambda: self._merge_folder(self._look_at_folder, "lock"))
 
     async def check_lock(self, names: Iterable[str] | None = None) -> list[LockState]:
         """Compare tools and groups with the lock file; see `ToolEngine.check_lock`."""
@@ -380,7 +378,7 @@ class Reloader:
             folder = await asyncio.to_thread(self._look_at_folder, paths, settle, 0.0)
             # A change that was seen and not merged, because the reload failed, is still a change.
             if self._describe_look(folder) != self._merged:
-                await self._publish_around(lambda: self._merge_folder(folder, "reload"))
+                await self._publish_around(lambda: self._merge_folder(lambda: folder, "reload"))
             return folder.unsettled
 
     async def _in_pair(self, work: Callable[[], Awaitable[ReloadChanges]]) -> ReloadChanges:
@@ -406,17 +404,10 @@ class Reloader:
             kind, number = ToolEngineEventType.RELOAD_COMPLETED, self._generations.number
             self.publish_event(kind, error=error, generation=number, **changes)
 
-    async def _look_at_files(self, cause: str, *, is_asked: bool = False) -> ReloadChanges:
-        folder = await asyncio.to_thread(self._look_at_folder)
-        return await self._merge_folder(folder, cause, is_asked=is_asked)
-
     async def _merge_folder(
-        self, folder: FolderOutcome, cause: str, *, is_asked: bool = False
+        self, look: Callable[[], FolderOutcome], cause: str, *, is_asked: bool = False
     ) -> ReloadChanges:
-        found = new_tools(self._wanted, folder)
-        if self._config.preload:
-            await self._registry.prepare(found)
-        await asyncio.to_thread(self._prepare_change, found, folder)
+        folder = await asyncio.to_thread(self._look_and_prepare, look)
         await self._read_code(tool for file in folder.files for tool in file.tools)
         self._require_open()
         # From here to the swap nothing waits: no registration can be lost in between.
@@ -431,10 +422,18 @@ class Reloader:
             self._gate.release()
         return self._publish_snapshot(cause)
 
-    def _prepare_change(self, found: list[Tool], folder: FolderOutcome) -> None:
+    def _look_and_prepare(self, look: Callable[[], FolderOutcome]) -> FolderOutcome:
         """Do in a thread what a swap would else do on the loop."""
-        self._gate.prepare(found, self._generations.index)
+        folder = look()
+        found = new_tools(self._wanted, folder)
+        self._prepare_tools(found)
         self._linker.prepare(found, folder.claims)
+        return folder
+
+    def _prepare_tools(self, found: list[Tool]) -> None:
+        if self._config.preload:
+            self._registry.prepare(found)
+        self._gate.prepare(found, self._generations.index)
 
     def _look_at_folder(
         self,

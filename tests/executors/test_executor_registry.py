@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -187,7 +188,8 @@ class TestEntryPoints:
     async def test_found(self, name: str, make: Make) -> None:
         """A class is made, an object taken as it is; both once."""
         registry = ExecutorRegistry()
-        await registry.prepare([make({"handler": name}), make({"handler": "broken"})])
+        tools = [make({"handler": name}), make({"handler": "broken"})]
+        await asyncio.to_thread(registry.prepare, tools)
         found = registry.resolve(make({"handler": name}))
         assert found is not None
         assert await found.execute(make({}), {}, None) == "good"  # type: ignore[arg-type]
@@ -227,11 +229,11 @@ def test_an_unknown_package(monkeypatch: pytest.MonkeyPatch) -> None:
         registry.get("x")
 
 
-async def test_prepare(make: Make) -> None:
-    """What tools need is imported off the loop; nothing is made, nothing fails."""
+def test_prepare(make: Make) -> None:
+    """What tools need is imported; nothing is made, nothing fails."""
     registry = ExecutorRegistry()
     tools = [make({"handler": "echo"}), make({"request": {"url": "https://h/"}}), make({})]
-    await registry.prepare(tools)
+    registry.prepare(tools)
     assert repr(registry) == "ExecutorRegistry(registered=[], loaded=[])"
     assert registry.resolve(make({})) is None
 

@@ -219,8 +219,8 @@ class ExecutorRegistry:
         name = _executor_name(tool.implementation_config, tool)
         return self._python_handlers().resolve(tool) if name == PYTHON else self.get(name)
 
-    async def prepare(self, tools: Iterable[Tool] = ()) -> None:
-        """Import, in a thread, what `tools` need for their first call.
+    def prepare(self, tools: Iterable[Tool] = ()) -> None:
+        """Import what `tools` need for their first call; it takes long, so call it in a thread.
 
         Looks up what installed packages offer as well: `get` and `nearest` read many small files
         for that, once. A package that cannot be loaded shows when its tool is called.
@@ -229,7 +229,18 @@ class ExecutorRegistry:
         needed = {_executor_name(tool.implementation_config, tool) for tool in tools}
         may_import = self.may_import and PYTHON in needed
         handlers = [tool for tool in tools if may_import and self.is_python(tool)]
-        await asyncio.to_thread(self._import_executors, needed, handlers)
+        for tool in handlers:
+            with contextlib.suppress(DefinitionError):
+                self._python_handlers().resolve(tool)
+        offered = self._find_offered()
+        for name in needed:
+            with contextlib.suppress(Exception):
+                if name in BUILTIN_EXECUTORS:
+                    import_module(BUILTIN_EXECUTORS[name].partition(":")[0])
+                elif name in offered and name not in self._registered:
+                    # Read here because it reads files: messages on the loop use what is stored.
+                    self._origins[name] = [*map(_describe_origin, offered[name])]
+                    offered[name][0].load()
 
     def check(self, tool: Tool) -> list[DefinitionProblem]:
         """Return what is wrong with the tool's entry, as known before a call."""
@@ -326,20 +337,6 @@ class ExecutorRegistry:
         made = import_module("tool_engine.executors.fleet.fleet_backend").FleetBackend
         backend: ExecutionBackend = made(self._fleet or "", self.approved_code)
         return backend
-
-    def _import_executors(self, names: Iterable[str], handlers: Iterable[Tool]) -> None:
-        for tool in handlers:
-            with contextlib.suppress(DefinitionError):
-                self._python_handlers().resolve(tool)
-        offered = self._find_offered()
-        for name in names:
-            with contextlib.suppress(Exception):
-                if name in BUILTIN_EXECUTORS:
-                    import_module(BUILTIN_EXECUTORS[name].partition(":")[0])
-                elif name in offered and name not in self._registered:
-                    # Read here because it reads files: messages on the loop use what is stored.
-                    self._origins[name] = [*map(_describe_origin, offered[name])]
-                    offered[name][0].load()
 
     def _find_server(self, name: str) -> Any:
         return self.find_server(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import closing
 from functools import partial
 from typing import Annotated, Any
@@ -126,7 +127,7 @@ async def _call_tool(
         if tool is None:
             raise missing_tool(settings, request.name, engine.list_names(), engine.load_errors)
         arguments = {**params, **parse_arguments(tool, request.words, params)}
-        await ExecutorRegistry().prepare([tool])
+        await asyncio.to_thread(ExecutorRegistry().prepare, [tool])
         with closing(ProgressLine()) as line:
             engine.subscribe(line.log, ToolEngineEventType.EXECUTION_LOGGED)
             show = partial(line.show, tool.name)
