@@ -28,6 +28,30 @@ def _mutate(name: str, file: str, old: str, new: str) -> Mutation:
 
 CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
+        "an older state that was put back is not noticed by what was answered",
+        COORDINATOR,
+        "        return message.answered > life.op\n",
+        "        return False\n",
+    ),
+    _mutate(
+        "an older state that was put back is not noticed by what was heard",
+        COORDINATOR,
+        "        if message.seen >= (self.epoch, self.heard):\n            return True\n",
+        "",
+    ),
+    _mutate(
+        "who hears that a state was put back says its news alone",
+        HOLDER,
+        "            self._is_greeted = False  # there an older state",
+        "            pass  # there an older state",
+    ),
+    _mutate(
+        "an older state that was put back gates nothing",
+        COORDINATOR,
+        '        self.lives[UNKNOWN] = Life(UNKNOWN, "", now, self.epoch)\n',
+        "",
+    ),
+    _mutate(
         "the end of a session is taken for the end of its process",
         COORDINATOR,
         "now - life.lost_at >= self.grace\n",

@@ -70,6 +70,9 @@ class WatchedCoordinator(Coordinator):
         coordinator.watcher = watcher
         return coordinator
 
+    def restart_unsure(self, now: float, seen: int = -1) -> None:
+        raise BreachError("no state was put back, and it is taken for an older one")
+
     def hear(self, message: Message, now: float, sessions: frozenset[str] | None = None) -> Outcome:
         self.now = now
         outcome = super().hear(message, now, sessions)

@@ -39,6 +39,8 @@ LOOK_EVERY: Final = 0.1
 """Seconds in which one of those that wait looks whether others have ended."""
 LOOK_AT_LEAST_EVERY: Final = 1.0
 """Seconds between two looks of one process, however many wait."""
+UNKNOWN: Final = "unknown"
+"""Stands for lives that an operator has removed from the state."""
 PLACES_OF_AN_EPOCH: Final = 2**40
 """A crash may forget which places were given last: those after it come behind all of them."""
 
@@ -136,6 +138,9 @@ class Coordinator:
         self.heard += 1
         self._news.clear()
         self._is_durable = False
+        if self._has_forgotten(message):
+            self.restart_unsure(now, message.seen[0])
+            self._is_durable = True
         self._end_waits(now)
         try:
             life = self._find_life(message, now)
@@ -146,6 +151,8 @@ class Coordinator:
         # What was said before a restart may come late: only a hello says all there is.
         is_next = message.op > life.op and (isinstance(message, Hello) or life.epoch == self.epoch)
         fresh = self._take_in(life, message, now) if is_next else []
+        if life.epoch != self.epoch:
+            self._news.update(self.absent)  # a restart that ended no sessions: all are to greet
         if isinstance(message, Sync) and message.leaves:
             self._remove_life(life, now)
             self._is_durable = True
@@ -209,6 +216,28 @@ class Coordinator:
         for life in self.lives.values():
             life.lost_at = None
             life.expires = max(life.expires, self.gated_until)
+
+    def restart_unsure(self, now: float, seen: int = -1) -> None:
+        """Begin anew where an operator removed the state, or put an older one back.
+
+        Lives that are not known may hold something, so nothing is granted for a ttl.
+
+        Args:
+            now: Seconds, on the database's clock.
+            seen: An epoch that there was before.
+        """
+        self.lives[UNKNOWN] = Life(UNKNOWN, "", now, self.epoch)
+        self.epoch = max(self.epoch, seen)
+        self.restart(now)
+
+    def _has_forgotten(self, message: Message) -> bool:
+        """Return whether a process has had answers from a newer state than this one is."""
+        if message.seen >= (self.epoch, self.heard):
+            return True
+        life = self.lives.get(message.life)
+        if life is None or life.epoch != self.epoch or isinstance(message, Hello):
+            return False
+        return message.answered > life.op
 
     def is_gated(self, now: float) -> bool:
         """Return whether some life may hold what is not known."""

@@ -37,6 +37,7 @@ from tool_engine.admission.cluster.lease_messages import (
     Note,
     Report,
     State,
+    Sync,
 )
 from tool_engine.admission.cluster.leased_call import Call, Probe, find_probes, make_tickets
 from tool_engine.admission.cluster.line_up import Entry, LineUp
@@ -324,6 +325,8 @@ class Holder:
             if not self._is_closed:
                 self.outbox.limits, self.outbox.is_urgent = None, True
                 effects += self._adopt_limits(answer.limits)
+        elif isinstance(message, Sync) and answer.state.at[0] > self._seen[0]:
+            self._is_greeted = False  # there an older state was put back, which hears all anew
         else:
             self._note_heard(message)
             placed = self._note_places(answer.places)
@@ -339,7 +342,8 @@ class Holder:
         """Take in how it is; on a connection whose greeting was not answered yet, nothing."""
         effects = self._look_at_clock(now)
         if note.life == self.life and self._is_greeted:
-            effects += self._take_in(note.state, now)
+            self._is_greeted = note.state.at[0] <= self._seen[0]
+            effects += self._take_in(note.state, now) if self._is_greeted else []
         return self._finish_event(effects, now)
 
     def tick(self, now: float) -> list[Effect]:
@@ -569,8 +573,7 @@ class Holder:
             return self._make_hello(now)
         leaves = self._is_closing and not self.waiting and not self.running
         looks = now >= self._beat_at or (bool(self.waiting) and now >= self._look_at)
-        is_due = looks or leaves or self._doubted_at is not None
-        if not is_due and not self.outbox.has_news:
+        if not (looks or leaves or self._doubted_at is not None or self.outbox.has_news):
             return None
         self._op += 1
         if looks:
@@ -578,9 +581,8 @@ class Holder:
         tickets = make_tickets(self.waiting, self.outbox.unsaid)
         revision = self.limits.revision
         sync = self.outbox.make_sync(self.life, self._op, now, tickets, revision, self._seen)
-        if looks or leaves:
-            return msgspec.structs.replace(sync, looks=looks, leaves=leaves)
-        return sync
+        is_more = looks or leaves
+        return msgspec.structs.replace(sync, looks=looks, leaves=leaves) if is_more else sync
 
     def _make_hello(self, now: float) -> Hello:
         return Hello(
@@ -590,8 +592,8 @@ class Holder:
             not self._is_known,
             self.outbox.limits or self.limits,
             tickets=make_tickets(self.waiting, self.waiting),
-            pauses={r: until - now for r, until in self.paused.items() if until > now},
-            breakers=dict(self.breakers),
             probes=find_probes(*self.running.values(), *self.waiting.values()),
+            seen=self._seen,
+            **self.signs.say_all(now),
             **self.outbox.say_all(self.waiting),
         )

@@ -104,6 +104,7 @@ class Sync(msgspec.Struct, frozen=True, tag="sync"):
         looks: It looks after others: which lives have ended, what must be said again.
         leaves: It is the last message of this life.
         seen: The `State.at` that it has taken in: what that says is wanted, it has given back.
+        answered: The number of its last message that was answered in this life.
     """
 
     life: str
@@ -120,6 +121,7 @@ class Sync(msgspec.Struct, frozen=True, tag="sync"):
     looks: bool = False
     leaves: bool = False
     seen: tuple[int, int] = (-1, 0)
+    answered: int = 0
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -138,6 +140,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
         probes: Its calls that run as probes: of which breaker, and in which generation.
         reports: As in `Sync`.
         limits: Those of its configuration.
+        seen: As in `Sync`.
     """
 
     life: str
@@ -152,6 +155,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     breakers: dict[str, BreakerView] = {}
     probes: dict[int, tuple[str, int]] = {}
     reports: tuple[Report, ...] = ()
+    seen: tuple[int, int] = (-1, 0)
 
 
 class State(msgspec.Struct, frozen=True):

@@ -49,6 +49,7 @@ def view_cluster(name: str, coordinator: Coordinator, now: float) -> ClusterSnap
                 life.lost_at is None,
             )
             for life in sorted(lives, key=lambda life: life.process)
+            if life.process
         ],
         waiting=[
             ClusterWaiting(

@@ -21,7 +21,7 @@ from tool_engine.admission.cluster.cluster_database import (
     is_refusal,
 )
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate
-from tool_engine.admission.cluster.coordinator import Coordinator, Life
+from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.effects import (
     Adopt,
     Effect,
@@ -471,8 +471,7 @@ class ClusterMember:
         holder = self._holder
         state = Coordinator(holder.limits, grace=holder.grace, ttl=holder.ttl)
         if removed_at is not None:
-            state.lives["removed"] = Life("removed", "", removed_at, state.epoch)
-            state.restart(removed_at)
+            state.restart_unsure(removed_at)
         return save_state(state)
 
     def _take_refusal(self, error: ConfigurationError, *, is_final: bool) -> None:

@@ -43,6 +43,8 @@ class Outbox:
     """Limits that this process brings."""
     is_urgent: bool = False
     """It cannot wait for the next message: others wait for it."""
+    answered: int = 0
+    """The number of the last message that was answered."""
 
     @property
     def has_news(self) -> bool:
@@ -113,6 +115,7 @@ class Outbox:
             revision=revision,
             limits=self.limits,
             seen=seen,
+            answered=self.answered,
         )
 
     def say_all(self, waiting: Iterable[int]) -> dict[str, Any]:
@@ -138,6 +141,7 @@ class Outbox:
             message: What was answered.
             attempts: Of all tickets that wait.
         """
+        self.answered = message.op
         for ticket in message.tickets:
             if attempts.get(ticket.number) == ticket.attempt:
                 self.unsaid.discard(ticket.number)

@@ -21,8 +21,6 @@ class SharedRow:
 
     def __init__(self) -> None:
         self._known: tuple[int, Coordinator] | None = None
-        self._newest = 0
-        """The version that was seen last."""
         self.statements = 0
         """How many were sent."""
 
@@ -53,7 +51,9 @@ class SharedRow:
             now, state.doubt = read_uptime() + connection.offset, connection.doubt
             if is_new:
                 state.restart(now)
+            epoch = state.epoch
             outcome = state.hear(message, now, sessions)
+            is_new |= state.epoch > epoch
             self._known = None  # unless it is written, it was not heard
             self.statements += 1
             found = await connection.swap(
@@ -64,12 +64,9 @@ class SharedRow:
                 restarts=is_new,
             )
             if found is None:
-                self._newest = version + (RESTART_STEP if is_new else STEP)
-                self._known = self._newest, state
+                self._known = version + (RESTART_STEP if is_new else STEP), state
                 return outcome.answer
             self._known, is_new = self._take_found(found)
 
     def _take_found(self, found: Found) -> tuple[tuple[int, Coordinator], bool]:
-        # An older state that was put back has forgotten what came after it, as a crash has.
-        is_back, self._newest = found.version < self._newest, found.version
-        return (found.version, load_state(found.state)), found.has_crashed or is_back
+        return (found.version, load_state(found.state)), found.has_crashed

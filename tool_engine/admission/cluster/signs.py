@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from tool_engine.admission.cluster.effects import Effect, PauseUntil, TurnBreaker
 from tool_engine.admission.cluster.lease_messages import BreakerView, State
@@ -47,6 +47,11 @@ class Signs:
         for resource, until in list(self.paused.items()):
             if until <= now:
                 del self.paused[resource]
+
+    def say_all(self, now: float) -> dict[str, Any]:
+        """Return what a greeting says of them."""
+        pauses = {resource: until - now for resource, until in self.paused.items() if until > now}
+        return {"pauses": pauses, "breakers": dict(self.breakers)}
 
     def take_in(self, state: State, now: float) -> list[Effect]:
         """Take in what the coordinator says."""
