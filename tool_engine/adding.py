@@ -16,6 +16,7 @@ from tool_engine.model.tool import server_of
 from tool_engine.starting import StartsTasks
 
 if TYPE_CHECKING:
+    from tool_engine.calls.pipeline import Pipeline
     from tool_engine.catalog.kinds import Definition
     from tool_engine.catalog.source_tools import SourceState
     from tool_engine.config import ToolEngineConfig
@@ -33,6 +34,7 @@ class AddsSources(StartsTasks):
     index: ToolIndex
     _followers: SourceFollowers
     _reloader: Reloader
+    _pipeline: Pipeline
     _searched: ToolIndex = ToolIndex()
     _home: HomeLoop
     _run_at_home: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Coroutine[Any, Any, Any]]
@@ -102,7 +104,9 @@ class AddsSources(StartsTasks):
     def _make_followers(self, reloader: Reloader, registry: ExecutorRegistry) -> None:
         # By name: few processes have an engine, and fewer a source.
         following = import_module("tool_engine.following")
-        self._followers = following.SourceFollowers(reloader, registry)
+        self._followers = following.SourceFollowers(
+            reloader, registry, lambda: self._pipeline.forget_plans()
+        )
         self._reloader = reloader
         self._hub: ServerHub | None = None
         self._runs_servers = self.config.mcp_autostart

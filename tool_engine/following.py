@@ -37,11 +37,20 @@ _LAST_GRACE: Final = 1.0
 
 
 class SourceFollowers:
-    """All sources that were added to one engine; lives on its loop."""
+    """All sources that were added to one engine; lives on its loop.
 
-    def __init__(self, reloader: Reloader, registry: ExecutorRegistry) -> None:
+    Args:
+        reloader: Takes in what they give.
+        registry: Knows what runs their tools.
+        on_replaced: Called when another executor runs the tools of a source.
+    """
+
+    def __init__(
+        self, reloader: Reloader, registry: ExecutorRegistry, on_replaced: Callable[[], None]
+    ) -> None:
         self._reloader = reloader
         self._registry = registry
+        self._on_replaced = on_replaced
         self._followers: dict[str, Follower] = {}
         self._open: list[CatalogSource] = []
         """Sources that nothing has closed, in the order of their adding."""
@@ -97,6 +106,7 @@ class SourceFollowers:
         self._registry.add_source(origin, source.executor)
         if known is not None:
             known.stop()
+            self._on_replaced()
             self._close_soon(known.source)
         self._reloader.sources.announce(origin, prefix)
         follower = Follower(source, origin, timeout, self._reloader, self._registry)

@@ -16,7 +16,7 @@ from tests import warm
 from tests.executors.mcp.conftest import LIMIT, running, serve_http
 from tests.mcp_servers.programs import PROGRAM, entry, program, python
 from tests.warm import SDK
-from tool_engine import ToolEngine, ToolEngineConfig
+from tool_engine import ConcurrencyConfig, QueueApprover, ToolEngine, ToolEngineConfig
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 
@@ -160,6 +160,29 @@ async def test_a_changed_file_changes_only_the_servers_that_differ(folder: Path)
         name_servers(folder)
         await engine.reload()
         assert (len(engine.index), engine.load_errors) == (0, [])
+
+
+async def test_a_server_that_is_started_anew_has_the_calls_that_wait(folder: Path) -> None:
+    """One program takes the place of another with the very same tools: none is called any more."""
+    own = {"tools": {"echo": {"permission": "ask_always"}}}
+    name_servers(folder, one=entry("one", **own))
+    queue = QueueApprover()
+    slots = ConcurrencyConfig(max_concurrent=1)
+    async with engine_of(folder, approver=queue, concurrency=slots) as engine:
+        first = await said(engine, "whoami")
+        engine.controller.pause()
+        queued = asyncio.create_task(said(engine, "whoami"))
+        asking = asyncio.create_task(said(engine, "echo", text="a"))
+        await until(lambda: bool(queue.pending_approvals))
+        name_servers(folder, one=entry("ONE", **own))
+        await engine.reload()
+        for _ in range(2):
+            # The consent was for the program that is not there any more.
+            await until(lambda: bool(queue.pending_approvals))
+            queue.allow(queue.pending_approvals[0].token)
+        engine.controller.resume()
+        assert await asking == "a"
+        assert await queued == await said(engine, "whoami") != first
 
 
 async def test_what_holds_here_changes_without_a_new_program(folder: Path) -> None:

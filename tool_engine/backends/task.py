@@ -50,6 +50,8 @@ SUPERSEDED: Final = "superseded"
 """End reason: another call took its place."""
 STOPPED: Final = "stopped"
 """End reason: the call was cancelled by other than its caller."""
+WITHDRAWN: Final = "withdrawn"
+"""End reason of a pause between two attempts: the tool is gone."""
 LEASE_LOST: Final = "lease lost"
 """End reason: other processes may have what the call's slot stood for."""
 _enter_call: Final = current_call.set

@@ -119,8 +119,8 @@ class Call(msgspec.Struct, eq=False):
     """The tools, by identity, whose results its own result may reveal, because its tool called
     them. Empty: it has tried to; None: it has called nothing.
     """
-    stopped: str | None = None
-    """Why it was cancelled from outside; None: it was not."""
+    stopped: str | Failure | None = None
+    """Why it was cancelled from outside, or why its tool is gone; None: it goes on."""
     called_as: str | None = None
     """The alias by which the tool was called; None: by its name."""
     seen: tuple[Tool, VisibleCall] | None = None
@@ -194,6 +194,8 @@ class Call(msgspec.Struct, eq=False):
             task: Any = self.context.task
             reason = None if task is None else task.ending
             return _CANCELLED if reason is None else Failure(reason.error_type, reason.error)
+        if isinstance(self.stopped, Failure):
+            return self.stopped
         return Failure("cancelled", f"the call was cancelled from outside: {self.stopped}")
 
     @property

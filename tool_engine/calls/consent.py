@@ -24,7 +24,7 @@ from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.plain import copied
 from tool_engine.model.json.unpacking import LARGE
 from tool_engine.model.permission import ExecutionPolicy
-from tool_engine.model.tool import Tool, is_same
+from tool_engine.model.tool import Tool
 
 _log = get_logger(__name__)
 _CLOSED = Refusal("engine_closed", "the engine was closed before the call was allowed")
@@ -151,7 +151,7 @@ class Consents:
                     call.result = self._ending.fail(call, failure)
                     return None
                 now = pipeline.look_up(call)
-                if isinstance(now, Plan) and is_same(now.tool, plan.tool):
+                if isinstance(now, Plan) and now.runs_same(plan):
                     return plan, arguments
                 # The consent was for the former tool, not for the present one.
                 call.plan = call.findings = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from time import monotonic
@@ -101,7 +102,7 @@ class Pipeline:
         self._bus, self.note_limit = bus, partial(bus.tell_trouble, "limit_adapted")
         self._prefix = self.id_prefix = id_prefix
         self._plans: dict[str, Plan] = {}
-        self._retries = Retries(controller, runs, ending, self._suspend_run, local)
+        self._retries = Retries(controller, runs, ending, self._suspend_run, local, self.renew)
         self.present = PresentCalls(id_prefix, runs, self._retries.pauses)
         self.end_lost = self.present.end_lost
         self._flights = Flights(ending, self.present)
@@ -145,6 +146,10 @@ class Pipeline:
         tools = [tool for tool in map(self._find, names) if tool is not None]
         config = self._controller.config
         self._controller.adopt([AdmissionRequest.for_tool(tool, config) for tool in tools])
+        if self._loop is not None and (self.present.waits or self._retries.pauses):
+            # What is gone is known once the change is whole. A loop that has ended has no calls.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.present.withdraw, self._explain_gone)
 
     def close(self) -> None:
         """End every call from now on as `engine_closed`."""
@@ -206,8 +211,10 @@ class Pipeline:
                     return call.result
             request = plan.choose_request(self._controller.config, context, arguments, parent)
         call.held = slot = asked.admit_nowait(request, self._time(), call.call_id)
-        if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
-            return call.ended()
+        if slot is None:
+            if (slot := await self._wait_for_slot(call, request, arguments)) is None:
+                return call.ended()
+            plan = call.plan or plan
         try:
             self._announce_start(call, slot)
             deadline = call.deadline_from(slot.acquired_at)
@@ -283,6 +290,20 @@ class Pipeline:
                 call.result = self._ending.fail(call, checked)
                 return plan, arguments
             plan, arguments = checked
+
+    def _explain_gone(self, call: Call) -> Failure | None:
+        """Return why the tool of a call is not there any more; None: it is, or all ends."""
+        if self._is_closed or self._disowned is not None:
+            return None
+        found = self.look_up(call)
+        return found if isinstance(found, Failure) else None
+
+    def renew(self, call: Call, plan: Plan) -> Plan | None:
+        """Return the plan by which a call that waited goes on; None: its tool is gone."""
+        if self._is_closed or self._disowned is not None:
+            return plan
+        now = self.look_up(call)
+        return None if isinstance(now, Failure) else plan.renewed_by(now)
 
     def recheck(self, call: Call, arguments: dict[str, Any]) -> Plan | Failure:
         """Check whether an admitted call that has waited may still start.
@@ -503,7 +524,7 @@ class Pipeline:
                 self.end_broken(call, slot)
             raise
         if not isinstance(now, Failure):
-            call.held = slot
+            call.held, call.plan = slot, call.plan and call.plan.renewed_by(now)
             return slot
         call.waited = self._time() - wait.began
         if slot is not None:

@@ -21,7 +21,7 @@ from tool_engine.model.json.output import PLAIN, as_output
 from tool_engine.model.json.weighing import measure_packed
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.settings.concurrency import CollisionPolicy
-from tool_engine.model.tool import RetryPolicy, Tool
+from tool_engine.model.tool import RetryPolicy, Tool, is_same
 from tool_engine.output.limited import LimitedOutput
 from tool_engine.output.plain import (
     LONG,
@@ -261,6 +261,19 @@ class Plan:
             "attempts": 1,
         }
         """The metadata of a call that ran at once; to copy it costs half of making it."""
+
+    def runs_same(self, other: Plan) -> bool:
+        """Return True if it has the very same tool run by the same executor."""
+        return self is other or (self.runs is other.runs and is_same(self.tool, other.tool))
+
+    def renewed_by(self, now: Plan) -> Plan:
+        """Return the plan by which a call of this one goes on after it has waited.
+
+        It keeps its definition. Where another executor runs the very same now, as when a server
+        was started anew, the former one may be closed.
+        """
+        is_moved = self.runs is not now.runs and now.executor is not None
+        return now if is_moved and is_same(self.tool, now.tool) else self
 
     def is_free(self, call: Any, arguments: dict[str, Any]) -> bool:
         """Return True if a `Call` may run at once, without any check.

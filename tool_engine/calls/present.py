@@ -8,13 +8,14 @@ attempt.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Any, Final
 
 from tool_engine.backends.runs import Runs
-from tool_engine.backends.task import LEASE_LOST, STOPPED, task_of
+from tool_engine.backends.task import LEASE_LOST, STOPPED, WITHDRAWN, task_of
 from tool_engine.calls.call import Call, name_call
+from tool_engine.calls.failure import Failure
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import Slot
 
@@ -106,6 +107,19 @@ class PresentCalls:
                 return True
         return False
 
+    def withdraw(self, explain_gone: Callable[[Call], Failure | None]) -> None:
+        """End the calls that wait for consent or a slot, or pause, and whose tool is gone.
+
+        Args:
+            explain_gone: Returns why the tool of a call is not there; None: it is.
+        """
+        for wait in list(self.waits.values()):
+            if wait.state is not SHARING and (failure := explain_gone(wait.call)) is not None:
+                wait.stop(failure)
+        for call in list(self._pauses):
+            if explain_gone(call) is not None:
+                call.end_pause(WITHDRAWN)
+
     def end_lost(self, slots: Collection[Slot]) -> None:
         """End the calls of slots that others may have by now; see `interfaces.AdmissionUser`."""
         for run in list(self._runs.running.values()):
@@ -155,7 +169,7 @@ class Wait:
         if is_only and kind in (None, asyncio.CancelledError):
             raise StoppedError from error
 
-    def stop(self, reason: str) -> bool:
+    def stop(self, reason: str | Failure) -> bool:
         """End the wait, and with it the call; False: that was done before."""
         if self._is_stopped:
             return False

@@ -11,7 +11,7 @@ from random import random
 
 from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
-from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask, task_of
+from tool_engine.backends.task import ABORTED, TIMED_OUT, WITHDRAWN, ToolTask, task_of
 from tool_engine.calls.call import Call, attempt_of, end_of
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.plan import Plan, Ready
@@ -30,6 +30,7 @@ class Retries:
         ending: Reports each further attempt.
         suspend: Lets others see a call that waits.
         local: Reads in a thread what takes time.
+        renew: Returns the plan by which a call that waited goes on; None: its tool is gone.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class Retries:
         ending: CallEnding,
         suspend: Suspend,
         local: LocalBackend,
+        renew: Callable[[Call, Plan], Plan | None],
     ) -> None:
         self._controller = controller
         self._runs = runs
         self._ending = ending
         self._suspend = suspend
         self._local = local
+        self._renew = renew
         self.pauses: set[Call] = set()
         """The calls between two attempts."""
 
@@ -94,12 +97,18 @@ class Retries:
                 return run
             if failure.is_final or failure.error_type not in retry.on or call.retries + 1 >= most:
                 return run
+            if self._renew(call, plan) is None:
+                return run
             wait = max(pause, self._controller.pause_left(plan.bucket))
             if (left := deadline - loop.time() - wait) <= 0:
                 return run
             # Spread, so that calls that failed together do not return together.
             wait += random() * min(pause, left) / 2  # noqa: S311 - there is nothing to gain by guessing it
             reason = await self._pause_call(call, slot, wait, deadline)
+            renewed = self._renew(call, plan)
+            if reason is WITHDRAWN or renewed is None:
+                return run
+            plan = renewed
             if reason is not None:
                 run.end_reason, run.is_troubled = reason, True
                 return run

@@ -26,7 +26,7 @@ from tool_engine.calls.plan import Plan
 from tool_engine.calls.present import SHARING, PresentCalls, StoppedError, Wait
 from tool_engine.interfaces import Slot
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.tool import Tool, is_same
+from tool_engine.model.tool import Tool
 
 
 class _Runner(Protocol):
@@ -67,9 +67,7 @@ class Flight:
 
     def runs(self, plan: Plan) -> bool:
         """Return True if it runs the very tool that another call may run."""
-        return self.plan is plan or (
-            self.plan.runs is plan.runs and is_same(self.plan.tool, plan.tool)
-        )
+        return self.plan.runs_same(plan)
 
     def key_for(self, key: Any, other: Flight) -> Any:
         """Return the key under which another call with the same key may share a run.

@@ -131,6 +131,27 @@ async def test_settings_of_no_tool(engine: ToolEngine, other: ToolEngine) -> Non
     assert (await engine.execute("add", {"a": 1, "b": 2})).is_success
 
 
+async def test_a_tool_with_settings_leaves_as_others_do(engine: ToolEngine) -> None:
+    """That its settings name it keeps no tool that its server has not any more."""
+    names = ["one", "two"]
+
+    async def list_tools(*_: Any) -> ListToolsResult:
+        schema = {"type": "object"}
+        return ListToolsResult(tools=[Tool(name=name, input_schema=schema) for name in names])
+
+    source = MCPSource(
+        "near", in_memory=Server("near", on_list_tools=list_tools), tools={"two": {"timeout": 3}}
+    )
+    await engine.add_source(source)
+    assert engine.get_or_raise("two").timeout == 3
+    names.remove("two")
+    source.connection.refresh()
+    async with asyncio.timeout(LIMIT):
+        while "two" in engine.index:  # noqa: ASYNC110 - it goes by itself
+            await asyncio.sleep(0.01)
+    assert "has no tool 'two'" in str(engine.load_errors)
+
+
 @pytest.mark.parametrize("wrong", [object(), "server", 3, dict])
 def test_what_is_no_server(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="in_memory must be a server"):

@@ -115,7 +115,7 @@ class Connection:
         if self._foreign:
             return f"cannot be used here: {self._foreign}"
         if self._is_closing:
-            return "is closed"
+            return "is closed: it was removed or changed, or its engine closed"
         if self._peer is not None:
             return "is connected"
         if self._down_since is None:
@@ -312,7 +312,9 @@ class Connection:
         return self._make_failure(f"answered with an error: {error}")
 
     def _make_failure(self, words: str) -> ToolExecutionError:
-        return ToolExecutionError(self._hide_secrets(f"the server {self.settings.name!r} {words}"))
+        # What is closed stays so: another attempt would fail alike.
+        text = self._hide_secrets(f"the server {self.settings.name!r} {words}")
+        return ToolExecutionError(text, is_final=self._is_closing)
 
     def _hide_secrets(self, text: str) -> str:
         return shorten_words(self._secrets.hide_text(text))

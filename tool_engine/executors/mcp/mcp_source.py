@@ -189,7 +189,8 @@ class MCPSource(CatalogSource):
                     fault = f"the server {settings.name!r} has no tool {pattern!r}, which stands in"
                     fault = f"{fault} {key!r} of its settings; {cure}"
                     place = self.locate((key, pattern if key == "tools" else number)) or CODE_PLACE
-                    yield ListedTool({"name": pattern}, fault=fault, place=place)
+                    # Without a name: under one, a tool that has left would keep its last good meaning.
+                    yield ListedTool({}, fault=fault, place=place)
 
     def _is_exposed(self, name: str) -> bool:
         patterns = self.settings.expose
