@@ -104,14 +104,15 @@ class AddsSources(StartsTasks):
     def _make_followers(self, reloader: Reloader, registry: ExecutorRegistry) -> None:
         # By name: few processes have an engine, and fewer a source.
         following = import_module("tool_engine.following")
-        self._followers = following.SourceFollowers(
-            reloader, registry, lambda: self._pipeline.forget_plans()
-        )
+        self._followers = following.SourceFollowers(reloader, registry, self._forget_plans)
         self._reloader = reloader
         self._hub: ServerHub | None = None
         self._runs_servers = self.config.mcp_autostart
         reloader.servers.on_change = self._notice_servers
         registry.find_server = self._find_server
+
+    def _forget_plans(self) -> None:
+        self._pipeline.forget_plans()
 
     def _find_hub(self) -> ServerHub | None:
         """Return what runs servers; None: none is named, or none is to run yet."""

@@ -1,4 +1,4 @@
-"""How does a call end whose tool goes away while it waits for consent, a slot or another attempt?"""
+"""How does a call end whose tool goes away while it waits?"""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class World:
         while state not in [each.state for each in await self.engine.calls.list()]:
             assert not task.done(), task.result()
             await asyncio.sleep(0)
-        while state == "asking" and not self.queue.pending_approvals:
+        while state == "asking" and not self.queue.pending_approvals:  # noqa: ASYNC110 - soon
             await asyncio.sleep(0)
         return task
 
@@ -88,7 +88,7 @@ async def list_it_no_more(world: World, path: Path) -> None:
 
 
 async def delete_its_file(world: World, path: Path) -> None:
-    path.unlink()
+    await asyncio.to_thread(path.unlink)
     await world.engine.reload()
 
 
@@ -164,7 +164,7 @@ async def test_a_session_hears_of_it_too(world: World) -> None:
     await world.engine.add_source(world.source)
     session = ToolSession(world.engine, "s", approver=world.queue)
     call = asyncio.create_task(session.execute("leaves", {}))
-    while not world.queue.pending_approvals:
+    while not world.queue.pending_approvals:  # noqa: ASYNC110 - soon
         await asyncio.sleep(0)
     await list_it_no_more(world, Path())
     assert (await call).error_type == "tool_not_found"

@@ -10,6 +10,7 @@ from mcp_types import JSONRPCResponse, Tool
 from pydantic import ValidationError
 
 from tool_engine.executors.mcp.invalid import describe_invalid
+from tool_engine.executors.mcp.known_content import keep_known
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.model.trace import trace_headers
 
@@ -132,8 +133,11 @@ class _WatchedReads:
             self._link.end()
             raise
         message = getattr(item, "message", None)
-        if isinstance(message, JSONRPCResponse) and isinstance(message.result.get("tools"), list):
-            message.result["tools"] = await self._keep_tools(message.result["tools"])
+        if isinstance(message, JSONRPCResponse):
+            if isinstance(message.result.get("tools"), list):
+                message.result["tools"] = await self._keep_tools(message.result["tools"])
+            elif "content" in message.result:
+                await keep_known(message.result)
         return item
 
     async def receive(self) -> Any:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from tool_engine.errors import ToolEngineError, ToolExecutionError
+from tool_engine.errors import ToolEngineError
 from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.mcp.connection import Connection
+from tool_engine.executors.mcp.failed_results import make_failure
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
-
-_NOTHING: Final = "the server says only that the call failed"
 
 
 class _Plan(msgspec.Struct, frozen=True):
@@ -61,12 +59,9 @@ class MCPExecutor(ToolExecutor):
         result = await self._connection.call(
             plan.name, params, report, is_repeatable=plan.is_repeatable
         )
-        content = result.get("content") or []
         if result.get("isError"):
-            structured = result.get("structuredContent")
-            said = _read_texts(content) or ("" if structured is None else json.dumps(structured))
-            raise ToolExecutionError(said or _NOTHING)
-        output: dict[str, Any] = {"content": content}
+            raise make_failure(self._connection.settings.name, result)
+        output: dict[str, Any] = {"content": result.get("content") or []}
         if "structuredContent" in result:
             output["structuredContent"] = result["structuredContent"]
         return output
@@ -75,7 +70,3 @@ class MCPExecutor(ToolExecutor):
 def _read_plan(tool: Tool) -> _Plan:
     name = tool.implementation_config["tool"]
     return _Plan(name, tool.idempotent or tool.effect == "read")
-
-
-def _read_texts(content: list[dict[str, Any]]) -> str:
-    return "\n".join(str(each["text"]) for each in content if each.get("type") == "text")

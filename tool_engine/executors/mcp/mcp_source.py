@@ -188,8 +188,9 @@ class MCPSource(CatalogSource):
                     cure = f"did you mean {near!r}?" if near else "correct it, or take it out"
                     fault = f"the server {settings.name!r} has no tool {pattern!r}, which stands in"
                     fault = f"{fault} {key!r} of its settings; {cure}"
-                    place = self.locate((key, pattern if key == "tools" else number)) or CODE_PLACE
-                    # Without a name: under one, a tool that has left would keep its last good meaning.
+                    part = pattern if key == "tools" else number
+                    place = self.locate((key, part)) or CODE_PLACE
+                    # Without a name: under one, a tool that has left would stay as it was.
                     yield ListedTool({}, fault=fault, place=place)
 
     def _is_exposed(self, name: str) -> bool:

@@ -38,6 +38,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from pydantic import ValidationError
 
 from tool_engine.executors.mcp.dialling import allow_of
+from tool_engine.executors.mcp.failed_results import CLOSED, find_type, read_words
 from tool_engine.executors.mcp.faults import (
     BROKEN,
     NOT_SENT,
@@ -218,9 +219,7 @@ class Peer:
                     raise BadServerError(
                         f"its answer is of a kind that it was not asked for: {kind!r:.40}"
                     )
-                if not _holds_right_numbers(result):
-                    for _ in _check_numbers(result):
-                        await asyncio.sleep(0)
+                await _check_result(result)
                 return result
             rounds, is_listed_again = rounds + 1, False
             asked = _read_questions(result)
@@ -386,6 +385,18 @@ def _read_questions(result: dict[str, Any]) -> InputRequiredResult:
         return InputRequiredResult.model_validate(result, by_name=False)
     except ValidationError as error:
         raise BadServerError(f"its answer is no result: {describe_invalid(error)}") from None
+
+
+async def _check_result(result: dict[str, Any]) -> None:
+    """Raise `BadServerError` for what is no result, and `LostError` where its server closes."""
+    if not isinstance(result.get("content") or [], list):
+        raise BadServerError("its answer is no result: content should be a list")
+    if result.get("isError") and find_type(result) == CLOSED:
+        # Its end would have said no more.
+        raise LostError(read_words(result))
+    if not _holds_right_numbers(result):
+        for _ in _check_numbers(result):
+            await asyncio.sleep(0)
 
 
 def _holds_right_numbers(result: dict[str, Any]) -> bool:
