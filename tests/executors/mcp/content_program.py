@@ -34,7 +34,7 @@ def answer_call(name: str) -> dict[str, Any]:
 
 def main() -> None:
     tools = [{"name": f"{name}{end}", **TOOL} for name in CONTENT for end in ("", "-error")]
-    results = {
+    results: dict[str, dict[str, Any]] = {
         "initialize": {
             "protocolVersion": "2025-11-25",
             "capabilities": {"tools": {}},

@@ -124,8 +124,10 @@ async def test_settings_of_no_tool(engine: ToolEngine, other: ToolEngine) -> Non
         "expose": ["ad*", "nothing*"],
     }
     await engine.add_source(MCPSource("near", in_memory=MCPServer(other), **settings))
-    tools, expose = sorted(message.partition("Error: ")[2] for _, message in engine.load_errors)
-    no_tool = "the server 'near' has no tool"
+    tools, expose = sorted(
+        message.partition("the server 'near'")[2] for _, message in engine.load_errors
+    )
+    no_tool = " has no tool"
     assert tools == f"{no_tool} 'Add', which stands in 'tools' of its settings; did you mean 'add'?"
     assert f"{no_tool} 'nothing*', which stands in 'expose'" in expose
     assert (await engine.execute("add", {"a": 1, "b": 2})).is_success

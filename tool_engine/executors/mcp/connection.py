@@ -115,7 +115,7 @@ class Connection:
         if self._foreign:
             return f"cannot be used here: {self._foreign}"
         if self._is_closing:
-            return "is closed: it was removed or changed, or its engine closed"
+            return "is closed"
         if self._peer is not None:
             return "is connected"
         if self._down_since is None:
@@ -337,7 +337,8 @@ class Connection:
                 while self._peer is None and self._failed < last and not self._is_closing:
                     await self._tried.wait()
         if self._peer is None:
-            raise self._make_failure(self.state)
+            why = ": it was removed or changed, or its engine closed" if self._is_closing else ""
+            raise self._make_failure(f"{self.state}{why}")
         return self._peer
 
     async def _keep_open(self) -> None:
