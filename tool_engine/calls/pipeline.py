@@ -211,14 +211,12 @@ class Pipeline:
                     return call.result
             request = plan.choose_request(self._controller.config, context, arguments, parent)
         call.held = slot = asked.admit_nowait(request, self._time(), call.call_id)
-        if slot is None:
-            if (slot := await self._wait_for_slot(call, request, arguments)) is None:
-                return call.ended()
-            plan = call.plan or plan
+        if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
+            return call.ended()
+        plan = call.plan or plan
         try:
             self._announce_start(call, slot)
-            deadline = call.deadline_from(slot.acquired_at)
-            run = ToolTask(loop, deadline, self._runs, call, plan.direct, arguments)
+            run = ToolTask(loop, call.deadline, self._runs, call, plan.direct, arguments)
             if plan.direct is None:
                 call.bind_run(run, plan)
             if not run.start(task_of(loop)):
