@@ -2,8 +2,8 @@
 
 Each document gets an empty folder, one event loop and one namespace:
 
-- `python`: run; top-level `await` works. A first line `# app.py` writes the block to a file too;
-  one with `if __name__ == "__main__":` is only written: a command runs it.
+- `python`: typed line by line at the prompt of `python -m asyncio`, see `tests.documents.prompt`. A
+  first line `# app.py` makes the block a file, which a command runs or another block imports.
 - `yaml`, `json`, `toml`, `text`, `javascript`: a first line `# tools/x.yaml` or `// x.json` writes
   the block to that file.
 - `console`, `bash`, `sh`: each `$ command` is run and must exit with 0, or with the code of a
@@ -23,9 +23,9 @@ In HTML comments, which a reader does not see:
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import contextlib
+import contextvars
 import doctest
 import inspect
 import io
@@ -50,6 +50,7 @@ from sybil.parsers.markdown import SkipParser
 from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer
 from sybil.parsers.myst import CodeBlockParser
 
+from tests.documents.prompt import compile_block, type_lines
 from tests.ports import free_port
 from tests.warm import programs, run
 from tool_engine.executors.commands.sandbox_launcher import find_obstacle
@@ -63,7 +64,6 @@ SET_UP = {"cd", "docker", "git", "make", "pip", "pipx", "source", "uv"}
 """Commands that prepare a reader's machine; here that is done."""
 
 FILE_NAME = re.compile(r"\A(?:#|//) *((?:[\w.-]+/)*[\w.-]+\.\w+) *\n")
-MAIN = 'if __name__ == "__main__":'
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
 SECOND_TERMINAL = re.compile(r"<!-- second-terminal: (\d+) -->")
 SCRIPTS = str(Path(sys.executable).parent)
@@ -149,7 +149,7 @@ class DocumentRun:
         if example.region.lexemes.get("directive", "").startswith("invisible"):
             self._check(example)
             return
-        if self._keep_file(example) and MAIN in example.parsed:
+        if self._keep_file(example):
             return
         self.printed = self._run(example, example.namespace)
 
@@ -160,7 +160,7 @@ class DocumentRun:
             with tempfile.TemporaryDirectory() as elsewhere, contextlib.chdir(elsewhere):
                 shown = {**example.namespace, "folder": self.folder, "printed": self.printed}
                 names = {**shown, **self._hidden}
-                self._run(example, names)
+                self._run(example, names, is_typed=False)
                 self._hidden = {
                     name: value for name, value in names.items() if value is not shown.get(name)
                 }
@@ -168,22 +168,20 @@ class DocumentRun:
             os.environ.clear()
             os.environ.update(environment)
 
-    def _run(self, example: Example, namespace: dict[str, Any]) -> str:
+    def _run(self, example: Example, namespace: dict[str, Any], *, is_typed: bool = True) -> str:
         """Runs a block of Python; what it printed."""
         line = example.line + example.parsed.line_offset
-        code = compile(
-            "\n" * line + self._as_here(example.parsed),
-            example.path,
-            "exec",
-            flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
-            dont_inherit=True,
-        )
+        source = self._as_here(example.parsed)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            if starts_a_loop(example.parsed):
-                exec(code, namespace)  # noqa: S102 - our own documents
-            else:
-                self._runner.run(_evaluate(code, namespace))
+            for code in (
+                type_lines(source, example.path, line)
+                if is_typed
+                else [compile_block(source, example.path, line)]
+            ):
+                # The prompt runs each statement in a copy of its own context.
+                context = contextvars.copy_context()
+                self._runner.run(_evaluate(code, namespace), context=context)
         return printed.getvalue()
 
     def _write(self, example: Example) -> None:
@@ -319,6 +317,9 @@ async def _evaluate(code: object, namespace: dict[str, object]) -> None:
     result = eval(code, namespace)  # type: ignore[arg-type] # noqa: S307 - our own documents
     if inspect.iscoroutine(result):
         await result
+    # While a reader types on, what is ready runs.
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 async def _refuse_tasks_left(path: str) -> None:
@@ -328,21 +329,6 @@ async def _refuse_tasks_left(path: str) -> None:
             return
         await asyncio.sleep(0)
     raise ExampleError(f"{path}: the document's examples leave tasks behind: {tasks}")
-
-
-def starts_a_loop(source: str) -> bool:
-    """Whether the block calls `asyncio.run` itself, which it cannot inside a running loop.
-
-    One with a top-level `await` only defines a function that does so, in a thread.
-    """
-    code = compile(source, "?", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    return not code.co_flags & inspect.CO_COROUTINE and any(
-        isinstance(node, ast.Call) and ast.unparse(node.func) == "asyncio.run"
-        for node in ast.walk(compile(source, "?", "exec", _TREE, dont_inherit=True))
-    )
-
-
-_TREE = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
 def _trail(error: BaseException, path: str) -> str:

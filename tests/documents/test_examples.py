@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents.examples import DocumentRun, ExampleError, starts_a_loop
+from tests.documents.examples import DocumentRun, ExampleError
 
 GOOD = """# A page
 
@@ -175,6 +175,12 @@ def test_good_page(tmp_path: Path) -> None:
         ("```python\nx = 1\nraise KeyError(x)\n```", r"page\.md:3: line 5: KeyError: 1"),
         ("```python\nawait missing()\n```", r"line 4: NameError"),
         ("```python\nx = = 1\n```", "SyntaxError"),
+        ("```python\nfor x in []:\n    pass\nx = 1\n```", r"line 6: invalid syntax: the prompt"),
+        ("```python\nclass A:\n    x = 1\n\n    y = 2\n```", r"line 7: unexpected indent"),
+        ("```python\ndef f():\n    x = 1\n\n    return x\n```", r"line 7: unexpected indent"),
+        ("```python\nx = [\n    1,\n```", r"line 4: the statement has no end"),
+        ("```python\nimport asyncio\nasyncio.run(None)\n```", "running event loop"),
+        ("```python\n# a.py\nx = 1\n```\n```python\nx\n```", "NameError: name 'x'"),
         ("```python\nprint(1)\n```\n```output\n2\n```", r"page\.md:6: expected\n2"),
         ("```yaml\na: [\n```", "ParserError"),
         ("```console\n$ echo out; false\n```", "ended with 1, not 0:\nout"),
@@ -192,9 +198,3 @@ def test_bad_page(block: str, message: str, tmp_path: Path) -> None:
     """What fails is named with the page and the line of the page."""
     with pytest.raises(ExampleError, match=message):
         run(f"# Page\n\n{block}\n", tmp_path)
-
-
-def test_starts_a_loop() -> None:
-    """Only a block that calls `asyncio.run` runs outside the page's loop."""
-    assert starts_a_loop("async def main(): ...\nasyncio.run(main())")
-    assert not starts_a_loop("await asyncio.sleep(0)  # asyncio.run(x)")
