@@ -50,4 +50,5 @@ def type_lines(source: str, filename: str, offset: int = 0) -> Iterator[CodeType
 def compile_block(source: str, filename: str, offset: int) -> CodeType:
     """Return the code of a whole block, which may await outside of functions."""
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    return compile("\n" * offset + source, filename, "exec", flags, dont_inherit=True)
+    code: CodeType = compile("\n" * offset + source, filename, "exec", flags, dont_inherit=True)
+    return code
