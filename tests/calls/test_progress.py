@@ -131,7 +131,19 @@ async def test_very_many_lines(engine: ToolEngine, audit: Audit) -> None:
     await engine.execute("work")
     lines = [each for each in audit.events if each.event_type.value == "execution_logged"]
     assert len(lines) + sum(each.data.get("dropped", 0) for each in lines) == 10_000
-    assert (len(lines), lines[-1].data["message"]) == (101, "9999")
+    assert (len(lines), lines[-1].data["message"]) == (251, "9999")
+
+
+async def test_two_hundred_lines_at_once(engine: ToolEngine, audit: Audit) -> None:
+    """A tool that says 2,000 lines a second is heard: 200 come between two looks at them."""
+
+    async def work(context: ToolExecutionContext) -> None:
+        for number in range(200):
+            context.log(str(number))
+
+    add_tool(engine, work)
+    await engine.execute("work")
+    assert [message for _, _, message in reported(audit)] == [str(each) for each in range(200)]
 
 
 async def test_secrets_are_hidden(engine: ToolEngine, audit: Audit) -> None:

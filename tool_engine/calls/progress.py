@@ -28,9 +28,11 @@ from tool_engine.redaction import shorten_words, words_of
 _log: Final = get_logger(__name__)
 _INTERVAL: Final = 0.1
 """The least seconds between two events of one call."""
+_MOST_WAITING: Final = 250
+"""The most lines that wait to be published; of more the oldest go, and are counted. A tool that says
+a thousand in a second is heard, also where the loop comes to them late."""
 _MOST_LINES: Final = 100
-"""The most lines that wait to be published, or stand in the final event; of more the oldest go, and
-are counted."""
+"""The most lines that stand in the final event."""
 _MOST_SAID: Final = 20_000
 """The most characters of the lines that wait, or stand in the final event: those that wait are
 searched for secrets on the loop."""
@@ -148,7 +150,7 @@ class CallReports:
         if isinstance(report, ToolLogLine):
             self._lines.append(report)
             self._said += len(report.message)
-            while len(self._lines) > _MOST_LINES or self._said > _MOST_SAID:
+            while len(self._lines) > _MOST_WAITING or self._said > _MOST_SAID:
                 self._said -= len(self._lines.popleft().message)
                 self._dropped += 1
             return True
