@@ -29,8 +29,8 @@ _log: Final = get_logger(__name__)
 _INTERVAL: Final = 0.1
 """The least seconds between two events of one call."""
 _MOST_WAITING: Final = 250
-"""The most lines that wait to be published; of more the oldest go, and are counted. A tool that says
-a thousand in a second is heard, also where the loop comes to them late."""
+"""The most lines that wait to be published; of more the oldest go, and are counted. So a tool that
+says a thousand in a second is heard, also where the loop comes to them late."""
 _MOST_LINES: Final = 100
 """The most lines that stand in the final event."""
 _MOST_SAID: Final = 20_000

@@ -14,12 +14,20 @@ import os
 import shutil
 import socket
 import sys
+import threading
+from concurrent.futures import Future
 from typing import Any, Final
 
 import msgspec
 import ray
 
-from tool_engine.executors.fleet.frames import BUNDLE, Frames, read_bundle, write_bundle
+from tool_engine.executors.fleet.frames import (
+    BUNDLE,
+    FrameWriter,
+    read_bundle,
+    read_frames,
+    write_bundle,
+)
 from tool_engine.executors.fleet.host import FleetHost
 
 _AT_ONCE: Final = 2
@@ -60,10 +68,9 @@ class Driver:
         self._ended = asyncio.Event()
 
     async def serve(self, connection: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        _, self._frames = await loop.create_connection(
-            lambda: Frames(self._take_order, self._ended.set), sock=connection
-        )
+        self.loop = asyncio.get_running_loop()
+        self._writer = FrameWriter(connection)
+        threading.Thread(target=self._read_engine, args=(connection,), daemon=True).start()
         await self._ended.wait()
         if self._is_ours:
             # Its processes are ours; all others see the end of this process.
@@ -71,11 +78,12 @@ class Driver:
             shutil.rmtree(self._own_folder, ignore_errors=True)
 
     def say(self, **words: Any) -> None:
-        self._frames.send(msgspec.json.encode(words))
+        self._writer.send(msgspec.json.encode(words))
 
     def pass_on(self, worker: int, bundle: bytes) -> None:
+        """Send the engine what a worker says, from any thread."""
         if bundle:
-            self._frames.send(write_bundle(worker, 0, bundle))
+            self._writer.send(write_bundle(worker, 0, bundle))
 
     def begin(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -85,13 +93,18 @@ class Driver:
     def forget(self, worker: int) -> None:
         self._links.pop(worker, None)
 
-    def _take_order(self, message: bytes) -> None:
-        if message.startswith(BUNDLE):
-            worker, calls, bundle = read_bundle(message)
-            if (link := self._links.get(worker)) is not None:
-                link.send(calls, bundle)
-            return
-        order = _read_order(message)
+    def _read_engine(self, connection: socket.socket) -> None:
+        """Take what the engine sends, in a thread: bundles go on without waking the loop."""
+        for message in read_frames(connection):
+            if message.startswith(BUNDLE):
+                worker, calls, bundle = read_bundle(message)
+                if (link := self._links.get(worker)) is not None:
+                    link.send(calls, bundle)
+            else:
+                self.loop.call_soon_threadsafe(self._take_order, _read_order(message))
+        self.loop.call_soon_threadsafe(self._ended.set)
+
+    def _take_order(self, order: Order) -> None:
         link = self._links.get(order.worker)
         if order.do == "join":
             self.begin(self._join_fleet(order.address))
@@ -172,8 +185,14 @@ class _Link:
         self._driver = driver
         self._number = number
         self._actor: Any = None
+        self._exchange: Any = None
         self._items: list[bytes] = []
         """Bundles for the worker."""
+        self._lock = threading.Lock()
+        """Held for all that follows: Ray's threads bring the replies."""
+        self._sending = threading.Lock()
+        """Held while a bundle goes to Ray, so that none overtakes another; never by those threads:
+        Ray may wait for them."""
         self._calls = self._asked = 0
         self._next = 1
         self._early: dict[int, bytes] = {}
@@ -186,6 +205,7 @@ class _Link:
                 max_restarts=0, max_task_retries=0, max_concurrency=16, **order.options
             )
             self._actor = made.remote(bytes(order.settings))
+            self._exchange = self._actor.exchange  # which Ray makes anew each time
             said = await self._actor.prepare.remote()
         except Exception as error:  # noqa: BLE001 - Ray raises anything
             self._report_loss(error)
@@ -195,8 +215,9 @@ class _Link:
 
     def send(self, calls: int, bundle: bytes) -> None:
         """Send a bundle, which has requests for so many calls, each of which has one answer."""
-        self._items.append(bundle)
-        self._calls += calls
+        with self._lock:
+            self._calls += calls
+            self._items.append(bundle)
         self._bring_items()
 
     async def stop(self) -> None:
@@ -213,29 +234,39 @@ class _Link:
 
     def _bring_items(self) -> None:
         """Bring what there is to the worker, and wait there for what comes."""
-        if self._is_over or self._asked >= _AT_ONCE:
-            return
-        if self._items or (self._calls > 0 and not self._asked):
-            bundle = b"".join(self._items)
-            self._items.clear()
-            self._asked += 1
-            self._driver.begin(self._exchange_bundles(bundle))
+        with self._sending:
+            with self._lock:
+                is_wanted = bool(self._items) or (self._calls > 0 and not self._asked)
+                if self._is_over or self._asked >= _AT_ONCE or not is_wanted:
+                    return
+                bundle = b"".join(self._items)
+                self._items.clear()
+                self._asked += 1
+            try:
+                reply = self._exchange.remote(bundle).future()
+            except Exception as error:  # noqa: BLE001 - Ray raises anything
+                self._driver.loop.call_soon_threadsafe(self._report_loss, error)
+                return
+        reply.add_done_callback(self._hear_reply)
 
-    async def _exchange_bundles(self, bundle: bytes) -> None:
-        try:
-            number, answers, said = read_bundle(await self._actor.exchange.remote(bundle))
-        except Exception as error:  # noqa: BLE001 - Ray raises anything
-            self._report_loss(error)
+    def _hear_reply(self, reply: Future[bytes]) -> None:
+        """Pass a reply on, in a thread of Ray's: to wake the loop takes as long as the rest."""
+        if (error := reply.exception()) is not None:
+            self._driver.loop.call_soon_threadsafe(self._report_loss, error)
             return
-        self._asked -= 1
-        self._calls -= answers
-        self._early[number] = said
-        while (ready := self._early.pop(self._next, None)) is not None:
-            self._next += 1
-            self._driver.pass_on(self._number, ready)
-        self._bring_items()
+        number, answers, said = read_bundle(reply.result())
+        with self._lock:
+            self._asked -= 1
+            self._calls -= answers
+            self._early[number] = said
+            while (ready := self._early.pop(self._next, None)) is not None:
+                self._next += 1
+                self._driver.pass_on(self._number, ready)
+            is_more = bool(self._items) or self._calls > 0
+        if is_more:
+            self._driver.loop.call_soon_threadsafe(self._bring_items)
 
-    def _report_loss(self, error: Exception) -> None:
+    def _report_loss(self, error: BaseException) -> None:
         if self._is_over:
             return
         self.kill()

@@ -7,13 +7,17 @@ ends look into: what is between them passes on bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Any, Final
 
 BUNDLE: Final = b"\x00"
 """What a message begins with that is a bundle for, or of, one worker; all others are JSON."""
 _HEAD: Final = Struct(">cII")
+_BUFFER: Final = 1 << 18
 
 
 class Frames(asyncio.Protocol):
@@ -55,6 +59,31 @@ class Frames(asyncio.Protocol):
 
     def close(self) -> None:
         self._transport.close()
+
+
+class FrameWriter:
+    """One direction of such a connection, for any thread.
+
+    Args:
+        connection: Blocks; a reader that is slow is waited for.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    def send(self, message: bytes) -> None:
+        # Its end is noticed by who reads.
+        with self._lock, contextlib.suppress(OSError):
+            self._connection.sendall(len(message).to_bytes(4, "big") + message)
+
+
+def read_frames(connection: socket.socket) -> Iterator[bytes]:
+    """Return the messages of a connection that blocks, until there are no more."""
+    with connection.makefile("rb", buffering=_BUFFER) as file, contextlib.suppress(OSError):
+        while len(head := file.read(4)) == 4:
+            message = file.read(int.from_bytes(head, "big"))
+            yield message
 
 
 def join_messages(messages: Iterable[bytes]) -> bytes:

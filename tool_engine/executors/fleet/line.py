@@ -288,6 +288,12 @@ class Line:
 
     def enter(self, call: FleetCall) -> None:
         """Let a call wait for a worker, and begin as soon as there is one."""
+        if not (self.waiting or self._is_closed or self.fleet.batch_size):
+            for worker in self.workers.values():
+                if not worker.calls and worker.room > 0:
+                    # Alone, perhaps: those that come in this turn, too, go together after it.
+                    worker.begin([call])
+                    return
         self.waiting.append(call)
         if self._find_lack():
             # What can hold it may have been added a moment ago.

@@ -132,8 +132,12 @@ class _Together:
         reports = None
         try:
             arguments, reports = self._guest.read_request(request, self._write_messages)
-            with _hold_trace(request.get("trace", {})):
-                answer = self._guest.encode_result(number, await self._function(**arguments))
+            if trace := request.get("trace"):
+                with _hold_trace(trace):
+                    value = await self._function(**arguments)
+            else:
+                value = await self._function(**arguments)
+            answer = self._guest.encode_result(number, value)
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything
             answer = self._guest.encode_fault(number, error)
         if reports is not None:
@@ -141,9 +145,11 @@ class _Together:
         self._add_answer(answer)
 
     def _add_answer(self, answer: bytes) -> None:
-        if not self._ready:
-            asyncio.get_running_loop().call_soon(self._write_ready)
         self._ready.append(answer)
+        if len(self._tasks) == 1:
+            self._write_ready()  # none comes with it
+        elif len(self._ready) == 1:
+            asyncio.get_running_loop().call_soon(self._write_ready)
 
     def _write_ready(self) -> None:
         ready, self._ready = self._ready, []

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from tool_engine.executors.commands.captured import Captured
 from tool_engine.executors.commands.supervisor import MAX_FLOOD
 from tool_engine.executors.python import guest
-from tool_engine.executors.python.worker import Worker, list_children
+from tool_engine.executors.python.children import list_children
+from tool_engine.executors.python.worker import Worker
 
 _CHUNK = 1 << 18
 _KEPT_WORDS = 16 * 1024
@@ -64,11 +65,11 @@ class SharedWorker(Worker):
                 self._loop.remove_reader(file)
         self._loop.remove_writer(self._requests)
 
-    def _list_children(self) -> list[int]:
-        """Return what the guardian has to look after, which is behind what was started."""
-        found = super()._list_children()
+    def _find_guardian(self) -> int:
+        """Return the process behind what was started; 0: it has ended."""
+        found = super()._find_guardian()
         for _ in range(2):  # see `guardian.step_back`
-            found = [each for pid in found for each in list_children(pid)]
+            found = next(iter(list_children(found)), 0)
         return found
 
     def _write_left(self) -> None:

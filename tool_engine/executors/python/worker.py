@@ -15,7 +15,6 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable
-from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from tool_engine.executors.commands.supervisor import MAX_FLOOD, Bell, end_group
 from tool_engine.executors.handler import wants_context
 from tool_engine.executors.lost_work import WorkerLostError
 from tool_engine.executors.python import guest
+from tool_engine.executors.python.children import Children, list_children
 from tool_engine.executors.python.python_entry import PythonEntry
 
 _CHUNK: Final = 64 * 1024
@@ -131,10 +131,13 @@ class Worker:
         self._files: list[int] = []
         self._code: int | None = None
         self._guest, self._guest_handle = 0, -1
+        self._children: Children | None = None
+        self._ends = select.poll()
         try:
             self._requests, self._answers, self._out = self._start_process()
             self._handle = os.pidfd_open(self._process.pid)
             self._files.append(self._handle)
+            self._ends.register(self._handle, select.POLLIN)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self._close_files()
             raise ToolExecutionError(
@@ -147,11 +150,8 @@ class Worker:
     @property
     def is_alive(self) -> bool:
         """Whether it may take another call: it runs, and nothing else does that it started."""
-        return (
-            not self._has_ended()
-            and self._list_children() == [self._guest]
-            and not self._has_strays()
-        )
+        children = self._children
+        return children is not None and not self._has_ended() and children.are_as_expected()
 
     def prepare(self, deadline: float | None, bell: Bell) -> Answer:
         """Lets it import the handler.
@@ -180,10 +180,13 @@ class Worker:
             deadline,
             bell,
         )
-        self._guest = next(iter(self._list_children()), 0)
+        guardian = self._find_guardian()
+        self._guest = next(iter(list_children(guardian)), 0)
         with contextlib.suppress(OSError):
             self._guest_handle = os.pidfd_open(self._guest)
             self._files.append(self._guest_handle)
+            self._ends.register(self._guest_handle, select.POLLIN)
+            self._children = Children(guardian, self._guest)
         self.is_ready = answer.error is None
         if self.is_ready:
             signature = signature_of(answer.value)
@@ -370,23 +373,15 @@ class Worker:
 
     def _has_ended(self) -> bool:
         """Whether the guest or its guardian has, which outlives it by a moment."""
-        waiting = select.poll()
-        for file in (self._handle, self._guest_handle):
-            waiting.register(file, select.POLLIN)
-        return self._guest_handle < 0 or bool(waiting.poll(0))
+        return self._guest_handle < 0 or bool(self._ends.poll(0))
 
-    def _list_children(self) -> list[int]:
-        """What the guardian has to look after."""
-        return list_children(self._process.pid)
-
-    def _has_strays(self) -> bool:
-        """Whether the guest has left a process of its own running."""
-        with contextlib.suppress(OSError):
-            tasks = os.listdir(f"/proc/{self._guest}/task")  # noqa: PTH208 - names are enough
-            return any(_split_words(f"/proc/{self._guest}/task/{task}/children") for task in tasks)
-        return True
+    def _find_guardian(self) -> int:
+        """The process id of the guest's guardian."""
+        return self._process.pid
 
     def _close_files(self) -> None:
+        if self._children is not None:
+            self._children.close()
         files, self._files = self._files, []
         for file in files:
             os.close(file)
@@ -438,18 +433,6 @@ def _read_file(file: int) -> bytes | None:
         return os.read(file, _CHUNK)
     except BlockingIOError:
         return None
-
-
-def list_children(pid: int) -> list[int]:
-    """Return the children of a process with one thread."""
-    return [int(word) for word in _split_words(f"/proc/{pid}/task/{pid}/children")]
-
-
-def _split_words(path: str) -> list[str]:
-    try:
-        return Path(path).read_text().split()
-    except OSError:
-        return []
 
 
 def _describe_death(code: int | None, entry: PythonEntry) -> str:
