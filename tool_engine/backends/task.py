@@ -89,6 +89,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
     function: Callable[..., Coroutine[Any, Any, Any]] | None = None
     """The function to run; called within the run, so that what it raises is the run's error."""
     kwargs: dict[str, Any] = {}
+    args: tuple[Any, ...] = ()
     _context: Any = None
     """A copy of the caller's context, in which the call can be found."""
     _steps: Any = None
@@ -353,7 +354,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
 def _drive_steps(task: ToolTask) -> Generator[Any, Any, None]:
     # Here, where the context is the tool's own already: whatever it starts has a copy of it.
     _enter_call(task.call)
-    task.value = yield from task.function(**task.kwargs)  # type: ignore[misc]
+    task.value = yield from task.function(*task.args, **task.kwargs)  # type: ignore[misc]
     task.is_done = True
 
 

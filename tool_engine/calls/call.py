@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
-from functools import partial
 from math import inf
 from typing import Any, Final, NoReturn
 
@@ -326,14 +325,14 @@ class Call(msgspec.Struct, eq=False):
         if plan.retry is not None and self.arguments is None:
             self.arguments = deepcopy(arguments)
         run.leaves_on_cancel = plan.leaves_on_cancel
-        run.function = partial(plan.function, plan.tool, arguments, self.bind(run.deadline))
+        run.function = plan.function
+        run.args = (plan.tool, arguments, self.bind(run.deadline))
 
     def bind(self, deadline: float | None) -> ToolExecutionContext:
         """Return the caller's context, bound to this call, for the tool."""
         context = self.context
-        own = context.bound_to(
-            self, self.owner.nest, call_id=self.call_id, deadline=deadline, timeout=self.timeout
-        )
+        nest = self.owner.take_nested
+        own = context.bound_to(self, nest, self.call_id, deadline, self.timeout)
         if context is ANONYMOUS:
             force_setattr(own, "variables", {})
         if self.retries:

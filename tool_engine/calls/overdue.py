@@ -69,7 +69,5 @@ class OverdueWork:
 
 def _is_elsewhere(call: Call, run: Run) -> bool:
     """Return True if it is a run of the tool, not of what is made of its value in this process."""
-    plan, function = call.plan, run.function
-    if plan is None or not plan.is_elsewhere:
-        return False
-    return isinstance(function, partial) and function.func is plan.function
+    plan = call.plan
+    return plan is not None and plan.is_elsewhere and run.function is plan.function

@@ -118,6 +118,7 @@ class Pipeline:
         plain = import_module("tool_engine.calls.plain_calls")
         self._take_plain, self._make_wires, self._wires = plain.take_plain, plain.make_wires, None
         self._time: Callable[[], float] = monotonic
+        self.take_nested = self.nest  # once, not for each call
         controller.attach(self)
 
     def current_slot(self) -> Slot | None:

@@ -5,9 +5,11 @@ It is kept until the next reload or registration.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -38,12 +40,16 @@ class PlacedExecutor:
     """Runs tools with `executor` where `backend` runs them."""
 
     def __init__(self, executor: ToolExecutor, backend: ExecutionBackend) -> None:
-        self._function = backend.function_for(executor)
+        function = backend.function_for(executor)
+        is_async = inspect.iscoroutinefunction(function)
+        self.execute = function if is_async else partial(_await_made, function)
 
-    async def execute(
-        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
-    ) -> Any:
-        return await self._function(tool, params, context)
+
+async def _await_made(
+    function: Callable[..., Any], tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+) -> Any:
+    """Return what a function that returns an awaitable makes of a call."""
+    return await function(tool, params, context)
 
 
 def _accept_convertible(accept: Accept, misfits: _Misfits) -> Accept:

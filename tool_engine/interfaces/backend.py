@@ -72,8 +72,9 @@ class Run(Protocol):
     """
 
     function: Callable[..., Coroutine[Any, Any, Any]] | None
-    """What is run, with `kwargs`; set before the start."""
+    """What is run, with `args` and `kwargs`; set before the start."""
     kwargs: dict[str, Any]
+    args: tuple[Any, ...]
     deadline: float
     """On the loop's clock."""
     leaves_on_cancel: bool
