@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,9 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from tests.fleet.samples import BOUND, Bench, define_tool, fleet_engine
+from tests.server.conftest import served, write_tokens
+from tests.studio.conftest import Browser
+from tool_engine import ToolEngine
 from tool_engine.observability.prometheus import instrument
 from tool_engine.server import create_app
 
@@ -22,7 +26,21 @@ pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="package")]
 TOOL = define_tool("fits", "pid", resources={"cpus": 1})
 
 
-async def test_where_each_call_is(shared_bench: Bench) -> None:
+async def check_pages(engine: ToolEngine, worker: int | None, folder: Path) -> None:
+    """The studio's first page shows the fleet to who operates, and to nobody else."""
+    tokens = str(write_tokens(folder / "tokens.yaml"))
+    app = await asyncio.to_thread(create_app, engine, auth=tokens, studio=True)
+    async with served(app) as server, Browser(server.url) as olga, Browser(server.url) as ann:
+        await olga.sign_in("token-of-olga")
+        for path in ("/studio/", "/studio/live/fleet"):
+            words = (await olga.open(path)).words
+            assert "narrow – 1 1 1 of 1" in words
+            assert f"narrow {socket.gethostname()} {worker} 1" in words
+        await ann.sign_in("token-of-ann")
+        assert "Fleet" not in (await ann.open("/studio/")).words
+
+
+async def test_where_each_call_is(shared_bench: Bench, tmp_path: Path) -> None:
     """One call runs on a node, one waits for its worker; `explain`, snapshot and metrics agree."""
     bench, engine = shared_bench, shared_bench.engine
     assert engine.fleet is not None
@@ -54,6 +72,7 @@ async def test_where_each_call_is(shared_bench: Bench) -> None:
             snapshot.node_count,
         )
         assert shown["workers"][0]["node"] in {each["host"] for each in seen["nodes"]}
+        await check_pages(engine, tool.workers[0].pid, tmp_path)
         values = {
             name: registry.get_sample_value(f"tool_fleet_{name}")
             for name in ("nodes", "waiting_calls", "running_calls")

@@ -42,7 +42,9 @@ _QUIET: Final = {
 """What Ray reads: no statistics to its makers, and the interpreter that runs us on the nodes."""
 _LOOPBACK: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Without it Ray takes this machine's outer address for its node's, and listens on all of them."""
-_SECONDS_TO_JOIN: Final = 60.0
+_SECONDS_TO_JOIN: Final = 180.0
+"""What does not listen is known in seconds. A server for clients starts a process for each, which
+takes more than a minute where the machine of the head is busy; a call has a deadline of its own."""
 _SECONDS_TO_CLEAN: Final = 0.3
 """What guardians have to end what a lost worker ran, before its calls end."""
 _SECONDS_WITHOUT_DRIVER: Final = 1.0

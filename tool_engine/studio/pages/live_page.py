@@ -36,7 +36,11 @@ async def show_live(visit: Visit) -> Page:
     """Show slots, queues and what they wait for."""
     view = LiveView(visit)
     seen = await view.explain(await view.look())
-    looks = {**await _look_back(visit), **await _look_at_cluster(visit)}
+    looks = {
+        **await _look_back(visit),
+        **await _look_at(visit, "cluster"),
+        **await _look_at(visit, "fleet"),
+    }
     return Page("live.html", {"view": seen, **looks})
 
 
@@ -55,7 +59,13 @@ async def show_timeline(visit: Visit) -> Page:
 @show_at("GET", "/live/cluster", scope="operate")
 async def show_cluster(visit: Visit) -> Page:
     """Show what the processes of the cluster share, and who has it."""
-    return Page("cluster.html", await _look_at_cluster(visit))
+    return Page("cluster.html", await _look_at(visit, "cluster"))
+
+
+@show_at("GET", "/live/fleet", scope="operate")
+async def show_fleet(visit: Visit) -> Page:
+    """Show the machines that tools run on, their workers, and the calls that wait for one."""
+    return Page("fleet.html", await _look_at(visit, "fleet"))
 
 
 @show_at("GET", "/live/drain", scope="operate")
@@ -251,18 +261,22 @@ async def _look_back(visit: Visit) -> dict[str, Any]:
     return {"timeline": timeline, "problem": None}
 
 
-async def _look_at_cluster(visit: Visit) -> dict[str, Any]:
-    """Return the cluster, or why it cannot be seen; None: there is none, or it may not be."""
+async def _look_at(visit: Visit, name: str) -> dict[str, Any]:
+    """Return the cluster or the fleet, or why it cannot be seen.
+
+    None: there is none, or it may not be seen.
+    """
     try:
-        found, problem = await visit.api.find("/v1/cluster")
+        found, problem = await visit.api.find(f"/v1/{name}")
     except Problem:
         found = problem = None
-    return {"cluster": found, "cluster_problem": problem}
+    return {name: found, f"{name}_problem": problem}
 
 
 ROUTES = (
     show_live,
     show_cluster,
+    show_fleet,
     follow_live,
     show_timeline,
     show_what_if,
