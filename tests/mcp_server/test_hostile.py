@@ -113,6 +113,44 @@ async def test_an_id_that_is_none(engine: ToolEngine, request_id: Any) -> None:
     assert await engine.query_call_records() == []
 
 
+WRONG_PARAMS: list[tuple[dict[str, Any], str]] = [
+    ({"arguments": {}}, "params.name is missing"),
+    ({"name": 5}, "params.name should be a valid string"),
+    ({"name": None}, "params.name should be a valid string"),
+    ({"name": "shout", "arguments": "x"}, "params.arguments should be an object"),
+    ({"name": "shout", "arguments": [1]}, "params.arguments should be an object"),
+    ({"name": "shout", "inputResponses": 5}, "params.inputResponses should be an object"),
+]
+
+
+@pytest.mark.parametrize("is_modern", [True, False])
+async def test_what_is_wrong_with_parameters_is_told(engine: ToolEngine, is_modern: bool) -> None:
+    """No request is refused without a word of why, and nothing runs."""
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    older = {name: HEADERS[name] for name in ("Content-Type", "Accept")}
+    async with serving(engine) as url, aiohttp.ClientSession() as http:
+        async with http.post(url, json=begin, headers=older) as begun:
+            older["Mcp-Session-Id"] = begun.headers["mcp-session-id"]
+        for params, words in WRONG_PARAMS:
+            body = request_of("tools/call", **params)
+            if not is_modern:
+                del body["params"]["_meta"]
+            name = params.get("name") if isinstance(params.get("name"), str) else "shout"
+            modern = {**HEADERS, "Mcp-Method": "tools/call", "Mcp-Name": str(name)}
+            async with http.post(
+                url, json=body, headers=modern if is_modern else older
+            ) as response:
+                text = await response.text()
+            error = json.loads(text[text.index("{") :])["error"]
+            if is_modern and params.get("name") == 5:
+                # No header can say that, which is said first.
+                assert "mcp-name header does not match" in error["message"]
+            else:
+                assert error == {"code": -32602, "message": f"Invalid params: {words}"}
+    assert await engine.query_call_records() == []
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
 async def test_other_encodings_are_not_read(engine: ToolEngine, encoding: str) -> None:
     body = request_of("tools/call", name="add", arguments={"a": 1, "b": 2, "ü": 1})

@@ -17,7 +17,7 @@ import pytest
 
 from tests import warm
 from tests.mcp_server.conftest import ERAS
-from tests.mcp_server.test_hostile import request_of
+from tests.mcp_server.test_hostile import WRONG_PARAMS, request_of
 from tests.warm import SDK
 
 DEADLINE = 60.0
@@ -120,6 +120,17 @@ async def test_what_is_no_message_is_answered(tmp_path: Path, era: str) -> None:
             answer = await raw.ask(message)
             assert (answer["id"], answer["error"]["code"]) == (request_id, -32600), message
             assert "Invalid request" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_is_wrong_with_parameters_is_told(tmp_path: Path, era: str) -> None:
+    async with connect(tmp_path, era) as raw:
+        for params, words in WRONG_PARAMS:
+            body = request_of("tools/call", **params)
+            if era == "legacy":
+                del body["params"]["_meta"]
+            error = (await raw.ask(body))["error"]
+            assert error == {"code": -32602, "message": f"Invalid params: {words}"}
 
 
 ODD = '{"jsonrpc": "2.0", "id": 5, "method": "%s", "params": {"name": "%s", "_meta": %s}}'

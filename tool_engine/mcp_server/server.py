@@ -59,6 +59,7 @@ from tool_engine.mcp_server.sendable import send_readable
 from tool_engine.mcp_server.stdio import open_stdio
 from tool_engine.mcp_server.tasks.client_tasks import EXTENSION, TaskParams, TaskUpdateParams
 from tool_engine.mcp_server.tasks.task_notices import listen_with_tasks, read_task_ids
+from tool_engine.mcp_server.wrong_params import WrongParams
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.nearness import suggest_near
@@ -211,6 +212,7 @@ class MCPServer:
             RequestStateBoundary(seal, default_audience=name),
             PageCache(self._engine, self._write_page),
             send_readable,
+            WrongParams(server),
         ]
         return server
 

@@ -50,6 +50,21 @@ def test_a_whole_name_is_found_among_any_number() -> None:
     assert find_nearest(names[-1].upper(), names) == names[-1]
 
 
+def test_a_near_name_is_found_wherever_it_stands() -> None:
+    """What is said of a slip among thousands of names does not depend on their order."""
+    parts = [f"{first}{last}" for first in "bcdfghjklmnp" for last in ("at", "end", "ist", "ore")]
+    names = [f"{one}_{two}" for one in parts for two in parts]
+    random = Random(1)  # noqa: S311 - no secret
+    for _ in range(40):
+        name = random.choice(names)
+        cut = random.randrange(1, len(name))
+        random.shuffle(names)
+        # Some dozen are as near.
+        assert name in find_near(name[:cut] + name[cut + 1 :], names, 50)
+    many = [f"tool_{number:05}" for number in range(20_000)]
+    assert find_nearest("tol_19999", many) == find_nearest("tol_19999", many[::-1]) == "tool_19999"
+
+
 def test_a_slip_of_the_pen_is_less_than_a_beginning() -> None:
     """Where much likeness is asked for, a beginning alone does not do."""
     assert find_near("timeout_error", ["timeout"], 1) == ["timeout"]

@@ -9,12 +9,14 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 from difflib import SequenceMatcher
-from itertools import islice
+from heapq import nsmallest
 from typing import Final
 
 _LONGEST: Final = 80
 _MOST: Final = 1_000
-"""Names that are compared by their letters, which takes some µs each; others only as wholes."""
+"""Names that are compared by their letters, which takes some µs each."""
+_PIECES: Final = 24
+"""Letters of what was written from which on the likeliest names are found."""
 _MOST_PAIRS: Final = 250_000
 """Pairs of letters that are compared, which takes some 30 ms."""
 _LIKE_ENOUGH: Final = 0.6
@@ -39,19 +41,18 @@ def find_near(
     """
     wanted = _fold_name(str(word))
     matcher = SequenceMatcher(None, b=wanted, autojunk=False)
-    scores: list[tuple[float, str]] = []
+    names = list(known)
+    scores: list[tuple[float, int]] = []
     left = _MOST_PAIRS
-    for number, name in enumerate(known):
-        folded = _fold_name(name)
+    for number, folded in _order_likely(map(_fold_name, names), wanted):
         if folded == wanted:
-            scores.append((2.0, name))
-        elif number < _MOST and left > 0 and _may_be_near(matcher, folded, wanted, like_enough):
+            scores.append((-2.0, number))
+        elif left > 0 and _may_be_near(matcher, folded, wanted, like_enough):
             left -= len(folded) * len(wanted)
             likeness = matcher.ratio()
             if likeness >= like_enough or _is_beginning(folded, wanted, like_enough):
-                scores.append((_score_name(likeness, folded, wanted), name))
-    scores.sort(key=lambda scored: -scored[0])
-    return [name for _, name in islice(scores, limit)]
+                scores.append((-_score_name(likeness, folded, wanted), number))
+    return [names[number] for _, number in sorted(scores)[:limit]]
 
 
 def find_nearest(word: object, known: Iterable[str]) -> str:
@@ -73,6 +74,22 @@ def suggest_near(word: object, known: Iterable[str], limit: int = 1) -> str:
     """
     near = find_near(word, known, limit)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def _order_likely(folded: Iterable[str], wanted: str) -> list[tuple[int, str]]:
+    """Return the names that may be meant, numbered as they come, the likeliest first.
+
+    It is by the pieces of two and three letters that they share with what was written: of thousands
+    not all are compared, and which ones must not depend on the order in which they stand.
+    """
+    starts = range(min(len(wanted), _PIECES))
+    pieces = {wanted[start : start + size] for start in starts for size in (2, 3)}
+
+    def rate(numbered: tuple[int, str]) -> tuple[int, int]:
+        name = numbered[1]
+        return -sum(map(name.__contains__, pieces)), abs(len(name) - len(wanted))
+
+    return nsmallest(_MOST, enumerate(folded), key=rate)
 
 
 def _may_be_near(matcher: SequenceMatcher[str], name: str, wanted: str, like_enough: float) -> bool:
@@ -106,6 +123,9 @@ def _count_shared(one: str, other: str) -> int:
 
 
 def _fold_name(name: str) -> str:
-    folded = unicodedata.normalize("NFKC", name[:_LONGEST]).casefold()
+    name = name[:_LONGEST]
+    folded = name.lower() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
+    if folded.isalnum():
+        return folded
     # A name of nothing but marks is compared as it is.
     return "".join(filter(str.isalnum, folded)) or folded
