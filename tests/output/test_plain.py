@@ -29,6 +29,7 @@ import pytest
 from tests.calls.samples import bare
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext, ToolExecutionResult
 from tool_engine.errors import ToolExecutionError
+from tool_engine.model.json.output import to_json
 from tool_engine.output import to_text
 from tool_engine.output.plain import LONG, may_take_long, plain_output
 
@@ -138,6 +139,51 @@ def numbers() -> Iterator[int]:
 async def waits() -> None: ...
 
 
+HUGE = 10**4300
+
+
+class Huge(enum.Enum):
+    ONE = HUGE
+
+
+class Unsayable:
+    """A key that has no text."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError("no text")
+
+    __repr__ = __str__
+
+
+async def test_the_longest_number() -> None:
+    """One of 4,300 digits is returned, and read as it was."""
+    result = await returned({"a": HUGE - 1})
+    assert json.loads(to_json(result.to_dict()))["output"] == {"a": HUGE - 1}
+
+
+async def test_a_number_in_a_long_output() -> None:
+    """It is refused, too."""
+    result = await returned([HUGE, "x" * 50_000])
+    assert "a number that it returned at '[0]' has too many digits" in str(result.error)
+
+
+async def test_what_is_deeper_than_is_looked() -> None:
+    """A number that nobody can write stops no answer and no log line there."""
+    value: Any = HUGE
+    for _ in range(100):
+        value = [value]
+    result = await returned(value)
+    assert b"result" in to_json(result.to_dict())
+    assert "result" in repr(result)
+
+
+async def test_a_key_without_a_text() -> None:
+    """It ends no call with an error that is not one of its result."""
+    result = await returned({Unsayable(): 1})
+    assert result.is_success, result.error
+    assert "Unsayable" in to_text(result.output)
+
+
 class Broken(pydantic.BaseModel):
     @pydantic.model_serializer
     def write(self) -> Any:
@@ -162,6 +208,11 @@ class Broken(pydantic.BaseModel):
         (lambda: Data(threading.Lock()), "that it returned at 'a' has no form"),
         (lambda: 1j, "the complex that it returned has no form"),
         (Broken, "the Broken that it returned cannot be written as JSON"),
+        (lambda: HUGE, "a number that it returned has too many digits for JSON: return it as text"),
+        (lambda: [1, -HUGE], "a number that it returned at '[1]' has too many digits"),
+        (lambda: {"a": {"b": (HUGE,)}}, "a number that it returned at 'a.b[0]' has too many"),
+        (lambda: {HUGE: 1}, "a number that it returned has too many digits"),
+        (lambda: Huge.ONE, "a number that it returned has too many digits"),
     ],
 )
 async def test_what_has_no_form_in_json(make: Any, words: str, limits: dict[str, Any]) -> None:

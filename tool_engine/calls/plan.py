@@ -17,7 +17,7 @@ from tool_engine.knowledge.entry import secret_names
 from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, keep_beginning, pack_plain, take_snapshot
 from tool_engine.model.call import ToolExecutionContext, ValidationError, ValidationResult
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.json.output import PLAIN, as_output
+from tool_engine.model.json.output import PLAIN, as_output, has_writable_digits
 from tool_engine.model.json.weighing import measure_packed
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.settings.concurrency import CollisionPolicy
@@ -67,7 +67,7 @@ def ready_at_once(  # noqa: PLR0911 - the shortest way out of each kind of value
         try:
             return None, short, pack_plain(short)
         except OverflowError:
-            return None, short, take_snapshot(short)
+            return (None, short, take_snapshot(short)) if has_writable_digits(value) else None
     returned = value
     if kind is not dict:
         if kind in PLAIN:

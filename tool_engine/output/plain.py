@@ -24,7 +24,7 @@ import msgspec
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.content.blocks import lay_out
 from tool_engine.model.content.pieces import Content
-from tool_engine.model.json.output import as_output, fields_of, is_path
+from tool_engine.model.json.output import as_output, fields_of, has_writable_digits, is_path, shown
 from tool_engine.model.json.weighing import PIECE
 
 _MAX_DEPTH: Final = 64
@@ -49,6 +49,7 @@ _SAMPLE: Final = 16
 _DEEPEST: Final = 1_000
 _CONTAINERS: Final = frozenset((dict, list, tuple))
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
+_KEYS: Final = _NUMBERS | {str}
 _LISTS: Final = frozenset((list, tuple, set, frozenset))
 _KNOWN: Final = (
     *(str, int, float, bytes, bytearray, memoryview, type(None), Enum, Decimal, UUID),
@@ -224,6 +225,8 @@ def _is_simple(value: Any) -> bool:
         value = pending.pop()
         left -= 1
         if type(value) is dict:
+            if not _KEYS.issuperset(map(type, value)):
+                return False
             pending += list(value.values())[:_FEW]
         elif type(value) in _LISTS:
             pending += list(value)[:_FEW]
@@ -245,6 +248,9 @@ class _Taking:
 
     def plain(self, value: Any, place: str, depth: int) -> Any:
         self._left -= 1
+        if isinstance(value, int | Enum):
+            _check_digits(value, place)
+            return value
         # What nests deeper, holds itself or has more in it is cut where it is written as text.
         if _is_known(value) or depth >= _MAX_DEPTH or self._left < 0:
             return value
@@ -252,14 +258,30 @@ class _Taking:
             return self.plain(_dump_model(value, place), place, depth + 1)
         held = value if isinstance(value, Mapping) else fields_of(value)
         if held is not None:
-            named = held.items()
-            return {key: self.plain(item, f"{place}.{key}", depth + 1) for key, item in named}
+            return {key: self._plain_entry(key, item, place, depth) for key, item in held.items()}
         if isinstance(value, Sequence | AbstractSet | ValuesView):
             items = enumerate(value)
             return [self.plain(item, f"{place}[{at}]", depth + 1) for at, item in items]
         if type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "tolist"):
             return self.plain(value.tolist(), place, depth + 1)
         raise _without_form(value, place)
+
+    def _plain_entry(self, key: Any, item: Any, place: str, depth: int) -> Any:
+        if isinstance(key, int):
+            _check_digits(key, place)
+        name = key if isinstance(key, str) else shown(key)
+        return self.plain(item, f"{place}.{name}", depth + 1)
+
+
+def _check_digits(value: Any, place: str) -> None:
+    """Raise `ToolExecutionError` if no program would write all digits of a number, or read them."""
+    number = value.value if isinstance(value, Enum) else value
+    if isinstance(number, int) and not has_writable_digits(number):
+        where = f" at {place.removeprefix('.')[:200]!r}" if place else ""
+        raise ToolExecutionError(
+            f"the tool has run, but a number that it returned{where} has too many digits for JSON: "
+            "return it as text, or round it"
+        )
 
 
 def _dump_model(value: Any, place: str) -> Any:

@@ -29,8 +29,8 @@ async def write_result(result: ToolExecutionResult) -> bytes:
     """
     is_flat = _PLAIN.issuperset(map(type, result.output.values()))
     if is_flat and _NOTED.issuperset(map(type, result.metadata.values())):
-        # A number or a text may not be JSON's own.
-        with suppress(OverflowError, UnicodeError):
+        # A number or a text may not be JSON's own, or have too many digits.
+        with suppress(OverflowError, ValueError):
             return msgspec.json.encode(result)
     if pack_small(result.output, _LARGE) is None:
         return await asyncio.to_thread(_write_whole, result)

@@ -370,8 +370,10 @@ def _pack_state(task: KeptTask, state: TaskState, harmless: Harmless | None = No
         state = replace(state, result=result)
     try:
         return msgspec.json.encode(state, enc_hook=str)
-    except UnicodeError:
-        return msgspec.json.encode(escape_halves(msgspec.to_builtins(state, enc_hook=str)))
+    except (OverflowError, ValueError):
+        # Halves of characters, and whole numbers too long to be written.
+        values = _make_plain(msgspec.to_builtins(state, enc_hook=str))
+        return msgspec.json.encode(escape_halves(values))
 
 
 def _make_plain(value: Any) -> Any:

@@ -12,12 +12,14 @@ from enum import Enum
 from functools import partial
 from importlib import import_module
 from itertools import islice
+from math import isfinite
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from tool_engine.model.json.free_key import free_key
+from tool_engine.model.json.halves import escape_halves
 
 _MAX_DEPTH: Final = 64
 PLAIN: Final = frozenset((int, str, float, bool, list, type(None)))
@@ -30,8 +32,9 @@ _MOST_CONTAINERS: Final = 1_000_000
 _AT_ONCE: Final = 10_000
 """Entries that are written in one step, in which no other thread runs."""
 _WORDS: Final = {None: "null", True: "true", False: "false"}
-_LARGEST: Final = 2**2048
-"""Python refuses to write integers of more than 4,300 digits."""
+_MOST_BITS: Final = 14_285
+"""Those of a number of 4,300 digits: Python writes and reads no longer one, and most others stop
+far below."""
 _LONGEST: Final = 160
 
 
@@ -89,15 +92,16 @@ def to_text(output: Any) -> str:
 
 
 def to_json(value: Any) -> bytes:
-    """Return a value as JSON that can always be sent.
+    r"""Return a value as JSON that can always be sent.
 
-    It is as msgspec has it; what that cannot write, such as half of a surrogate pair, is as in
-    `to_text`.
+    It is as msgspec has it, but that half of a surrogate pair is a text of six letters
+    (`\ud800`), as a database keeps it: most readers of JSON refuse a whole answer for its escape.
+    What else msgspec cannot write is as in `to_text`.
     """
     try:
         return msgspec.json.encode(value)
-    except (OverflowError, UnicodeError):
-        return to_text(msgspec.to_builtins(value)).encode()
+    except (OverflowError, ValueError):  # halves of characters, and too many digits
+        return to_text(escape_halves(msgspec.to_builtins(value))).encode()
 
 
 def _write_long(value: Any, write: Callable[[Any], str]) -> str:
@@ -168,8 +172,10 @@ def plain(value: Any) -> Any:
 def _make_plain(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, str | bool):
         return value
-    if isinstance(value, int | float):
-        return value if -_LARGEST < value < _LARGEST else shown(value)
+    if isinstance(value, int):
+        return value if has_writable_digits(value) else shown(value)
+    if isinstance(value, float):
+        return value if isfinite(value) else shown(value)
     if depth >= _MAX_DEPTH:
         return "…"
     if isinstance(value, Mapping):
@@ -196,6 +202,18 @@ def _plain_key(key: Any) -> str:
     if isinstance(key, str):
         return str.__str__(key)
     return _WORDS[key] if key is None or isinstance(key, bool) else shown(key)
+
+
+def has_writable_digits(number: int) -> bool:
+    """Return True if all digits of a whole number can be written."""
+    if int.bit_length(number) > _MOST_BITS:
+        return False
+    try:
+        int.__repr__(number)
+    except ValueError:
+        # One of 4,300 digits and a few bits more; or a program may have set a lower limit.
+        return False
+    return True
 
 
 def shown(value: Any) -> str:
