@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -168,6 +169,25 @@ async def test_keyboard_interrupt_of_a_thread(engine: ToolEngine, audit: Audit) 
     with pytest.raises(KeyboardInterrupt):
         async with asyncio.timeout(BOUND):
             await engine.execute("interrupted")
+
+
+async def test_what_looks_like_ctrl_c(engine: ToolEngine, audit: Audit) -> None:
+    """Where the program hears of Ctrl-C by its event loop, the tool has failed: it runs on."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    engine.register_tool(bare("interrupted"), interrupted)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+    try:
+        async with asyncio.timeout(BOUND):
+            result = await engine.execute("interrupted")
+            task = await (await engine.start("interrupted")).wait()
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+    words = "the tool tried to end the process (KeyboardInterrupt)"
+    assert [result.error, task.error] == [words, words]
 
 
 async def test_executor_whose_execute_is_plain(engine: ToolEngine, audit: Audit) -> None:

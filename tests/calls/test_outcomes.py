@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import Any
 
 import pytest
@@ -240,6 +241,49 @@ async def test_keyboard_interrupt_gets_out(engine: ToolEngine, audit: Audit) -> 
     record = await audit.last()
     assert record.error_type == "execution_error"
     assert record.attempts == 1
+
+
+async def test_what_looks_like_ctrl_c(engine: ToolEngine, audit: Audit) -> None:
+    """Where the program hears of Ctrl-C by its event loop, a tool that raises it has failed."""
+    ran: list[int] = []
+
+    async def stop() -> None:
+        await asyncio.sleep(0)
+        ran.append(1)
+        raise KeyboardInterrupt
+
+    spec = bare("lonely", effect="read", retry={"attempts": 3, "on": ["execution_error"]})
+    engine.register_tool(spec, stop)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, ran.clear)
+    try:
+        result = await engine.execute("lonely")
+        task = await (await engine.start("lonely")).wait(20)
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+    for each in (result, task):
+        assert each.error == "the tool tried to end the process (KeyboardInterrupt)"
+        assert each.error_type == "execution_error"
+    # As of any other error.
+    assert len(ran) == 6
+
+
+async def test_ctrl_c_of_a_handler_of_its_own(engine: ToolEngine, audit: Audit) -> None:
+    """Where the program's own handler raises it in the middle of a tool, it gets out."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    async def interrupted() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    engine.register_tool(bare("lonely"), interrupted)
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            await engine.execute("lonely")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(

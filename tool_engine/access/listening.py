@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
 from collections.abc import Callable
 from contextvars import copy_context
@@ -111,7 +112,7 @@ async def _answer_until_end(app: Any, scope: Any, receive: Any, send: Any) -> No
         await app(scope, receive, send)
     except asyncio.CancelledError:
         if scope["type"] != "http":
-            raise
+            return  # else uvicorn writes how the app's life has ended as a failure
         # Which of the two can be sent depends on how far the answer had come.
         with contextlib.suppress(RuntimeError):
             await send_problem(make_ended(), send)
@@ -120,7 +121,7 @@ async def _answer_until_end(app: Any, scope: Any, receive: Any, send: Any) -> No
 
 
 async def _run_until_cancelled(
-    server: uvicorn.Server,
+    server: _Server,
     listener: socket.socket,
     grace: float,
     on_end: Callable[[], object] | None,
@@ -132,8 +133,8 @@ async def _run_until_cancelled(
     except asyncio.CancelledError:
         if on_end is not None:
             on_end()
-        server.should_exit = True
         with contextlib.suppress(asyncio.CancelledError):
+            await server.let_requests_end(grace)
             await asyncio.wait([serving], timeout=grace + _LONGEST_END)
         serving.cancel()
         await asyncio.wait([serving])
@@ -154,6 +155,21 @@ class _Server(uvicorn.Server):
     """A server that leaves the signals of the process to the program."""
 
     config: _Config
+
+    async def let_requests_end(self, grace: float) -> None:
+        """Begin to end, once the requests that are open have ended, or after `grace` seconds.
+
+        Until then others are heard: a probe, or a proxy with other servers, learns of it in time.
+        """
+        loop, open_now = asyncio.get_running_loop(), set(self.server_state.tasks)
+        limit = loop.time() + grace
+        try:
+            if open_now:
+                await asyncio.wait(open_now, timeout=grace)
+        finally:
+            # What has begun meanwhile has what is left.
+            self.config.timeout_graceful_shutdown = math.ceil(max(limit - loop.time(), 0.0))
+            self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # A connection that is taken in this very turn of the loop needs one more to be seen here:

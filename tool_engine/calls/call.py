@@ -52,6 +52,7 @@ NOT_OURS: Final = Failure(
 """Why a call ends whose units others may have had."""
 _first_helper: Final = threading.Lock()
 """Held while a call notes its first helping task; two loops may do so at once."""
+_NOT_BEGUN: Final = Failure("engine_closed", "the engine was closed before the task ran")
 _ABORTED: Final = Failure("engine_closed", "the engine was closed while the tool ran")
 _ENDS: Final[dict[str | None, Failure]] = {
     ABORTED: _ABORTED,
@@ -191,8 +192,12 @@ class Call(msgspec.Struct, eq=False):
         """Why it ends without its tool's having failed: its caller's wish, or that of others."""
         if self.stopped is None:
             task: Any = self.context.task
-            reason = None if task is None else task.ending
-            return _CANCELLED if reason is None else Failure(reason.error_type, reason.error)
+            if task is None:
+                return _CANCELLED
+            # A task has no caller who waits: without a reason, its event loop is being ended.
+            if (reason := task.ending) is not None:
+                return Failure(reason.error_type, reason.error)
+            return _NOT_BEGUN if self.slot is None else _ABORTED
         if isinstance(self.stopped, Failure):
             return self.stopped
         return Failure("cancelled", f"the call was cancelled from outside: {self.stopped}")

@@ -6,7 +6,10 @@ The one place that words exceptions that are not ours.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+import signal
+from functools import partial
+from traceback import walk_tb
+from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import AdmissionError, ToolExecutionError
 from tool_engine.knowledge.snapshot import (
@@ -18,6 +21,8 @@ from tool_engine.knowledge.snapshot import (
 )
 from tool_engine.redaction import NO_SECRETS, OwnSecrets, shorten_words, words_of
 from tool_engine.validation.output import OutputMismatchError
+
+_RUNNERS: Final = asyncio.Runner.__module__
 
 
 class Failure(NamedTuple):
@@ -59,8 +64,11 @@ def _word_error(error: BaseException, secrets: OwnSecrets) -> Failure:
             "execution_error",
             "the tool cancelled itself or lost something it waited for (CancelledError)",
         )
-    if isinstance(error, SystemExit):
-        return Failure("execution_error", "the tool tried to end the process (SystemExit)")
+    if isinstance(error, SystemExit) or (
+        isinstance(error, KeyboardInterrupt) and not is_interrupt(error)
+    ):
+        name = type(error).__name__
+        return Failure("execution_error", f"the tool tried to end the process ({name})")
     return Failure("execution_error", words_of(error, secrets))
 
 
@@ -74,6 +82,23 @@ def _bound_details(details: dict[str, Any], secrets: OwnSecrets) -> dict[str, An
         return details
     kept: dict[str, Any] = restore_value(keep_beginning(details, size, secrets.beginning))
     return kept if size is not None or TRUNCATED in kept else details
+
+
+def is_interrupt(error: BaseException | None) -> bool:
+    """Return True if Ctrl-C may have raised it; else it is an error of the tool as any other.
+
+    A program that handles the signal itself, as servers do, has none raised in the middle of a tool
+    but by its own handler. Where Python's or asyncio's handler stands, the two look the same.
+    """
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    handler: Any = signal.getsignal(signal.SIGINT)
+    while isinstance(handler, partial):
+        handler = handler.func
+    if handler is signal.default_int_handler or getattr(handler, "__module__", "") == _RUNNERS:
+        return True
+    code = getattr(handler, "__code__", None)
+    return any(frame.f_code is code for frame, _ in walk_tb(error.__traceback__))
 
 
 def refusal_of(error: AdmissionError) -> Failure:

@@ -40,7 +40,7 @@ from tool_engine.calls.call import (
 )
 from tool_engine.calls.consent import Consents, freeze_arguments, let_others_run
 from tool_engine.calls.ending import CallEnding
-from tool_engine.calls.failure import Failure, failure_of, refusal_of
+from tool_engine.calls.failure import Failure, failure_of, is_interrupt, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.calls.overdue import OverdueWork
 from tool_engine.calls.plan import Plan
@@ -593,6 +593,6 @@ class Pipeline:
         result = self._ending.fail(call, failure, seconds)
         if run.cancellation is not None:
             raise run.cancellation
-        if isinstance(run.error, KeyboardInterrupt):
+        if is_interrupt(run.error):
             raise run.error
         return result

@@ -14,6 +14,7 @@ from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ABORTED, TIMED_OUT, WITHDRAWN, ToolTask, task_of
 from tool_engine.calls.call import Call, attempt_of, end_of
 from tool_engine.calls.ending import CallEnding
+from tool_engine.calls.failure import is_interrupt
 from tool_engine.calls.plan import Plan, Ready
 from tool_engine.interfaces import AdmissionController, Slot
 from tool_engine.model.tool import RetryPolicy
@@ -93,7 +94,7 @@ class Retries:
             seconds = loop.time() - began
             failure = None if run.error is None else end_of(call, run, seconds)
             log.append(attempt_of(failure, seconds))
-            if failure is None or run.is_ending or isinstance(run.error, KeyboardInterrupt):
+            if failure is None or run.is_ending or is_interrupt(run.error):
                 return run
             if failure.is_final or failure.error_type not in retry.on or call.retries + 1 >= most:
                 return run

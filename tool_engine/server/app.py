@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ from tool_engine.server.definitions import definition, locking, own_tests
 from tool_engine.server.endpoint import Endpoint
 from tool_engine.server.mounting import check_root_path
 from tool_engine.server.openapi import describe_operations
+from tool_engine.server.problems import make_draining
 from tool_engine.server.routing import Router
 from tool_engine.server.served import Served
 from tool_engine.server.wishes import wants_page
@@ -109,7 +111,7 @@ def create_app(
     api = Router(dict(paths))
     inner = _make_mcp_app(engine) if mcp else None
     if inner is not None:
-        paths[MCP_PATH] = inner
+        paths[MCP_PATH] = partial(_pass_unless_draining, inner, served)
     guarded = Guard(
         Router(paths),
         auth=known,
@@ -219,6 +221,16 @@ def _make_mcp_app(engine: ToolEngine) -> Any:
     # Loaded by name: most servers speak to no client of MCP.
     made = import_module("tool_engine.mcp_server").MCPServer(engine)
     return made.guarded_app(MCP_PATH)
+
+
+async def _pass_unless_draining(
+    inner: Any, served: Served, scope: Any, receive: Any, send: Any
+) -> None:
+    """Pass a message of a client on, but no more calls while none are taken."""
+    if served.is_draining and b'"tools/call"' in scope.get("body", b""):
+        await send_problem(make_draining(), send)
+    else:
+        await inner(scope, receive, send)
 
 
 def _make_studio(

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from tool_engine.access.problem import Problem
 from tool_engine.admission.snapshot import WaitExplanation
 from tool_engine.calls.engine_calls import PresentCall
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
@@ -20,7 +19,7 @@ from tool_engine.server.admission import find_named
 from tool_engine.server.long_work import accept_task, start_task
 from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.paging import Limit
-from tool_engine.server.problems import make_unknown
+from tool_engine.server.problems import make_draining, make_unknown
 from tool_engine.server.results import write_result
 from tool_engine.server.streaming import (
     Write,
@@ -134,7 +133,7 @@ async def call_tool(asked: Asked) -> Any:
     one is `result`. With `Prefer: respond-async` the call goes on as a task.
     """
     if asked.served.is_draining:
-        raise Problem(503, "draining", "no more calls are taken here; try again", retry_after=5.0)
+        raise make_draining()
     tool = find_tool(asked, asked.path["name"])
     context = make_context(asked)
     key = asked.header("idempotency-key")

@@ -12,6 +12,7 @@ from tool_engine.access.problem import Problem
 from tool_engine.errors import MissingExtraError
 from tool_engine.server.openapi import write_description
 from tool_engine.server.operation import Asked, Reply, serve_at
+from tool_engine.server.problems import make_draining
 
 _METRICS: Final = "tool_engine.observability.prometheus"
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -32,7 +33,7 @@ async def check_health(asked: Asked) -> Any:
 async def check_readiness(asked: Asked) -> Any:
     """Say whether calls are taken: not before the tools are loaded, nor while it drains."""
     if asked.served.is_draining:
-        raise Problem(503, "draining", "no more calls are taken here", retry_after=5.0)
+        raise make_draining()
     if not asked.engine.get_statistics()["is_loaded"]:
         raise Problem(503, "not-loaded", "the tools are being loaded", retry_after=1.0)
     return Health("ready")

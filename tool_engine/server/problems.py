@@ -20,6 +20,17 @@ def make_invalid(detail: str) -> Problem:
     return Problem(400, "invalid-request", detail)
 
 
+def make_draining() -> Problem:
+    """Return the answer to a call that comes while none are taken any more."""
+    return Problem(
+        503,
+        "draining",
+        "no more calls are taken here: the server is about to end, or an operator has asked for it;"
+        " send the call again, to another server or later",
+        retry_after=5.0,
+    )
+
+
 def list_errors(*statuses: int) -> dict[str, Any]:
     """Return how a description names the problems of these statuses."""
     schema = {"$ref": "#/components/schemas/ProblemDetails"}

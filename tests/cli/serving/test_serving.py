@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 from pathlib import Path
@@ -14,12 +15,14 @@ import pytest
 
 from tests import warm
 from tests.server.process import HEADERS, server_process, write_tools
-from tool_engine import ToolEngine
+from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.cli.app import run
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.serving import serve_command
 from tool_engine.cli.settings import Settings
 from tool_engine.model.task import INPUT_REQUIRED, QUEUED, RUNNING
+
+BOUND = 30.0
 
 
 @pytest.fixture
@@ -48,6 +51,61 @@ async def test_a_server_with_tokens_that_ends_at_a_signal(tmp_path: Path) -> Non
             ending = asyncio.create_task(server.end())
             assert await events.content.read() == b"\n"
         assert await ending == (128 + signal.SIGTERM, "")
+
+
+async def test_it_is_heard_while_it_drains(tmp_path: Path) -> None:
+    """While an open call ends, a probe learns that it drains, and who asks for more is refused."""
+    async with (
+        server_process(tmp_path, "--mcp", "--grace", "60") as server,
+        aiohttp.ClientSession(server.url, headers=HEADERS) as http,
+    ):
+        path = "/v1/tools/pause/calls"
+        call = asyncio.create_task(http.post(path, json={"arguments": {"delay": 60}}))
+        while not (found := (await (await http.get("/v1/calls")).json())["items"]):
+            pass
+        ending = asyncio.create_task(server.end())
+        async with aiohttp.ClientSession(server.url) as other, asyncio.timeout(BOUND):
+            while (await other.get("/readyz")).status == 200:
+                pass
+            assert (await other.get("/readyz")).status == 503
+            assert (await other.get("/healthz")).status == 200
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "say"}}
+        for refused, body in ((path, {}), ("/mcp", message)):
+            async with http.post(refused, json=body) as answer:
+                said = await answer.json()
+                assert (answer.status, said["type"]) == (503, "urn:tool-engine:draining")
+        async with http.delete(f"/v1/calls/{found[0]['call_id']}") as answer:
+            assert (await answer.json())["is_cancelled"] is True
+        assert (await (await call).json())["error_type"] == "cancelled"
+        assert await ending == (128 + signal.SIGTERM, "")
+
+
+async def test_a_second_signal(tmp_path: Path) -> None:
+    """A task that runs ends as one whose engine was closed: no caller has cancelled it."""
+    records = f"sqlite:///{tmp_path}/calls.db"
+    body = {"arguments": {"delay": 60}}
+    async with (
+        server_process(tmp_path, "--grace", "1", records=records) as server,
+        aiohttp.ClientSession(server.url, headers=HEADERS) as http,
+    ):
+        header = {"prefer": "respond-async"}
+        async with http.post("/v1/tools/pause/calls", json=body, headers=header) as answer:
+            task = await answer.json()
+        while (await (await http.get(f"/v1/tasks/{task['id']}")).json())["status"] != RUNNING:
+            pass
+        server.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(BOUND):
+            with contextlib.suppress(aiohttp.ClientError):
+                while (await http.get("/readyz")).status == 200:
+                    pass
+        assert await server.end() == (128 + signal.SIGTERM, "")
+    config = ToolEngineConfig(records=records, run_tasks=False)
+    async with ToolEngine(config) as engine:
+        handle = await engine.tasks.get(task["id"])
+        assert handle.state.status == "rejected"
+        assert (await handle.wait()).error == "the engine was closed while the tool ran"
+        (record,) = await engine.query_call_records()
+        assert record.error_type == "engine_closed"
 
 
 @pytest.mark.parametrize("where", ["memory", "file"])

@@ -172,10 +172,9 @@ def plain(value: Any) -> Any:
 def _make_plain(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, str | bool):
         return value
-    if isinstance(value, int):
-        return value if has_writable_digits(value) else shown(value)
-    if isinstance(value, float):
-        return value if isfinite(value) else shown(value)
+    if isinstance(value, int | float):
+        is_one = has_writable_digits(value) if isinstance(value, int) else isfinite(value)
+        return value if is_one else shown(value)
     if depth >= _MAX_DEPTH:
         return "…"
     if isinstance(value, Mapping):
