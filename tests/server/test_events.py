@@ -14,8 +14,15 @@ import pytest
 
 from tests.access.conftest import TOKEN, head, speak
 from tests.effort import share_of
-from tests.server.conftest import Client, Service, write_tokens
-from tool_engine import ApprovalDecision, ToolEngine, ToolExecutionContext, ToolSession
+from tests.server.conftest import Client, Service, served, write_tokens
+from tool_engine import (
+    ApprovalDecision,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolExecutionContext,
+    ToolSession,
+)
+from tool_engine.server import create_app
 
 BOUND = 10.0
 
@@ -120,6 +127,34 @@ async def test_a_reader_that_comes_back_to_another_engine(olga: Client, ann: Cli
     async with reading(olga, last_event_id="1-0a1b2c3d") as reader:
         assert await reader.next() == ("dropped", "", {"events": None})
         assert [(await reader.next())[2]["sequence"] for _ in range(2)] == [1, 2]
+
+
+async def test_where_no_events_are_kept(tmp_path: Path) -> None:
+    """Who comes back hears how many it has missed at most, and what comes: it is not refused."""
+    async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
+
+        @engine.tool(effect="read")
+        async def add(a: int, b: int) -> int:
+            """Add two numbers."""
+            return a + b
+
+        async with served(create_app(engine)) as service:
+            client = service.client(None)
+            async with reading(client) as reader:
+                await client.call("add", a=1, b=2)
+                heard = [await reader.next() for _ in range(2)]
+            async with reading(client, last_event_id=heard[-1][1]) as reader:
+                await client.call("add", a=1, b=2)
+                again = [await reader.next() for _ in range(2)]
+            assert [name for name, _, _ in again] == ["execution_started", "execution_completed"]
+            for place, count in ((heard[0][1], 3), ("1-00000000", None)):
+                async with reading(client, last_event_id=place) as reader:
+                    assert await reader.next() == ("dropped", "", {"events": count})
+                    await client.call("add", a=1, b=2)
+                    assert (await reader.next())[0] == "execution_started"
+                    await reader.next()
+            answer = await client.get("/v1/events", last_event_id="999999")
+            assert (answer.status, answer.kind) == (409, "unknown-event")
 
 
 async def test_a_reader_that_comes_back_too_late(olga: Client, ann: Client) -> None:

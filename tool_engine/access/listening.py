@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import socket
 from collections.abc import Callable
@@ -23,6 +24,8 @@ try:
 except ImportError:  # not on every system
     resource = None  # type: ignore[assignment]
 
+_log: Final = logging.getLogger("uvicorn.error.requests")
+_log.setLevel(logging.ERROR)
 GRACE: Final = 5
 """Seconds that open requests get when the server ends."""
 _LONGEST_END: Final = 2.0
@@ -49,6 +52,14 @@ _FULL: Final = (
 _FULL_HEAD: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n"
     b"retry-after: 5\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+)
+_UNREADABLE: Final = (
+    b'{"type":"urn:tool-engine:no-http","title":"Bad Request","status":400,"detail":"this is no '
+    b'request of HTTP/1.1; send one Host, one length of the body, and no control characters"}'
+)
+_UNREADABLE_HEAD: Final = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\n"
+    b"connection: close\r\ncontent-length: %d\r\n\r\n"
 )
 _MOST_UNSENT: Final = 16 << 10
 """Bytes that wait in the system for a client to read."""
@@ -228,11 +239,12 @@ def count_room() -> int:
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 as uvicorn has it, but for four things.
+    """HTTP/1.1 as uvicorn has it, but for five things.
 
     A client must send the head of a request in time, there are only so many of them, no request
-    sees context variables that another one of its connection has set, and what an answer writes in
-    one turn of the loop, such as its head and its body, goes out as one packet.
+    sees context variables that another one of its connection has set, what an answer writes in one
+    turn of the loop, such as its head and its body, goes out as one packet, and what is no request
+    is answered with a problem, and not logged.
     """
 
     config: _Config
@@ -242,6 +254,8 @@ class TimedProtocol(H11Protocol):
         transport.set_write_buffer_limits(_MOST_HELD)
         self._context = copy_context()
         self._joined = _JoinedWrites(transport, self.loop)
+        # What strangers send, before any token is looked at, fills no log.
+        self.logger = _log
         super().connection_made(self._joined)  # type: ignore[arg-type]
         if self.config.is_ending:
             # uvicorn has closed all that it knew: it would wait for this one for the whole grace.
@@ -275,6 +289,16 @@ class TimedProtocol(H11Protocol):
             self._end_timer()
         elif self._head_timer is None:
             self._time_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request, as all else is answered that cannot be done."""
+        del msg
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.write(_UNREADABLE_HEAD % len(_UNREADABLE) + _UNREADABLE)
+        self.transport.close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: it is a request as any other, and its cure would be none."""
 
     def on_response_complete(self) -> None:
         # A request that has come with the one before would begin in that one's context.

@@ -77,7 +77,11 @@ def check_own(sent: Mapping[bytes, bytes], host: str) -> None:
     named, origin = host.encode("latin-1"), sent.get(b"origin")
     is_own = origin is None or origin.lower() in (b"http://" + named, b"https://" + named)
     if not is_own or sent.get(b"sec-fetch-site", b"none") not in _OWN_SITE:
-        raise Problem(403, "foreign-origin", "pages of another origin may not use this server")
+        raise Problem(
+            403,
+            "foreign-origin",
+            "pages of another origin may not use this server; name it in allowed_origins",
+        )
 
 
 def is_preflight(method: str, sent: Mapping[bytes, bytes]) -> bool:

@@ -86,7 +86,7 @@ def make_unknown(*, is_sent: bool = True) -> Problem:
     return Problem(
         401,
         "unknown-token",
-        "send a known token in the header Authorization: Bearer",
+        "no token, or one that is not known; send a known one in the header Authorization: Bearer",
         headers={"www-authenticate": 'Bearer error="invalid_token"' if is_sent else "Bearer"},
     )
 

@@ -17,7 +17,7 @@ from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.task import QUEUED, RUNNING, KeptTask, TaskState
 from tool_engine.model.tool import Tool
 
-_LONGEST_KEY: Final = 512
+LONGEST_KEY: Final = 512
 LONGEST_TTL: Final = 10 * 365 * 86_400.0
 _span_of: Final[Callable[[float], timedelta]] = lru_cache(maxsize=64)(
     lambda seconds: timedelta(seconds=seconds)
@@ -46,10 +46,11 @@ def check_start(
     check_timeout("ttl", ttl)
     if ttl > LONGEST_TTL:
         raise ConfigurationError(f"ttl must be at most {LONGEST_TTL:g} seconds, got {ttl!r}")
-    is_text = isinstance(key, str) and 0 < len(key) <= _LONGEST_KEY and key.isprintable()
+    is_text = isinstance(key, str) and 0 < len(key) <= LONGEST_KEY and key.isprintable()
     if key is not None and not is_text:
         raise ConfigurationError(
-            f"idempotency_key must be a text of 1 to {_LONGEST_KEY} characters, got {key!r:.80}"
+            f"idempotency_key must be a text of 1 to {LONGEST_KEY} characters that can be seen, "
+            f"got {key!r:.80}; give another one, such as a UUID"
         )
     return given
 

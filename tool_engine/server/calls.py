@@ -10,16 +10,20 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from tool_engine.access.problem import Problem
 from tool_engine.admission.snapshot import WaitExplanation
+from tool_engine.background.new_task import LONGEST_KEY
 from tool_engine.calls.engine_calls import PresentCall
+from tool_engine.events.stream import EventStream
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.record import ToolCallRecord
+from tool_engine.model.task import TaskHandle
 from tool_engine.server.admission import find_named
 from tool_engine.server.long_work import accept_task, start_task
 from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.paging import Limit
-from tool_engine.server.problems import make_draining, make_unknown
+from tool_engine.server.problems import make_draining, make_invalid, make_unknown
 from tool_engine.server.results import write_result
 from tool_engine.server.streaming import (
     Write,
@@ -40,6 +44,19 @@ _ACCEPTED: Final = {
 _STREAMED: Final = {
     "text/event-stream": {"schema": {"type": "string"}},
 }
+
+
+_OF_CALLS: Final = tuple(
+    each.value
+    for each in ToolEngineEventType
+    if each.value.startswith(("execution_", "approval_", "validation_"))
+)
+_LAST_EVENT: Final = 0.25
+"""Seconds within which the last event of a task that has ended is heard."""
+_TTL_OF_NONE: Final = (
+    "the body does not fit: `ttl` is of a task, and this call is none; send Prefer: respond-async "
+    "or an Idempotency-Key with it, or `timeout`, which is how long the call may run"
+)
 
 
 class CallRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -121,7 +138,7 @@ class Cancelled(msgspec.Struct):
         "accept": "`text/event-stream`: what happens to the call comes as it happens.",
         "prefer": "`respond-async`: the call goes on as a task, and the answer is 202.",
         "idempotency-key": "A text of the client's own: the same request with the same key runs "
-        "once, its result is kept for a day, and the answer is JSON.",
+        "once, and its result is kept for a day.",
     },
     is_cancelled_with_client=True,
 )
@@ -130,23 +147,40 @@ async def call_tool(asked: Asked) -> Any:
 
     A client that leaves cancels its call, unless the request has an `Idempotency-Key`. With
     `Accept: text/event-stream` the answer is a stream of the events of the call, of which the last
-    one is `result`. With `Prefer: respond-async` the call goes on as a task.
+    one is `result`; where a request with the same key has come before, of those that are still to
+    come at this server. With `Prefer: respond-async` the call goes on as a task.
     """
     if asked.served.is_draining:
         raise make_draining()
     tool = find_tool(asked, asked.path["name"])
     context = make_context(asked)
-    key = asked.header("idempotency-key")
+    key = _read_key(asked)
     if wants_task(asked.header("prefer")):
         handle = await start_task(asked, tool.name, context, key)
         return accept_task(await handle.refresh(), asked.root)
+    is_streamed = wants_events(asked.header("accept"))
+    if key is not None and is_streamed:
+        return await _start_streamed(asked, tool.name, context, key)
     if key is not None:
         handle = await start_task(asked, tool.name, context, key, is_awaited=True)
         return Reply(data=await write_result(await handle.wait()))
-    if wants_events(asked.header("accept")):
+    if asked.body.ttl is not None:
+        raise Problem(422, "invalid-body", _TTL_OF_NONE)
+    if is_streamed:
         return Reply(stream=partial(_stream_call, asked, tool.name, context))
     result = await asked.engine.execute(tool.name, asked.body.arguments, context)
     return Reply(data=await write_result(result))
+
+
+def _read_key(asked: Asked) -> str | None:
+    """Return the key by which a request is known when it comes again; None: it has none."""
+    key = asked.header("idempotency-key")
+    if key is None or (key.isprintable() and 0 < len(key) <= LONGEST_KEY):
+        return key
+    raise make_invalid(
+        f"Idempotency-Key must be 1 to {LONGEST_KEY} characters that can be seen, got {len(key)}: "
+        f"{key!r:.80}; send another one, such as a UUID"
+    )
 
 
 def make_context(asked: Asked) -> ToolExecutionContext:
@@ -185,6 +219,52 @@ async def _stream_call(
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+    await write(write_event("result", result.to_dict()))
+
+
+async def _start_streamed(
+    asked: Asked, name: str, context: ToolExecutionContext, key: str
+) -> Reply:
+    """Start a task with a key, or find the one that has it, and stream what happens to it."""
+    engine, began = asked.engine, asked.engine.tasks.read_clock()
+    # From before its start, so that none is missed.
+    events = engine.events(_OF_CALLS)
+    try:
+        handle = await start_task(asked, name, context, key, is_awaited=True)
+    except BaseException:
+        await events.aclose()
+        raise
+    has_ended = handle.state.is_final and handle.state.created_at < began
+    return Reply(stream=partial(_stream_task, asked, events, handle, has_ended))
+
+
+async def _stream_task(
+    asked: Asked, events: EventStream, handle: TaskHandle, has_ended: bool, write: Write
+) -> None:
+    """Write what happens to a task, which goes on when its client leaves, and how it ended."""
+
+    async def take(event: ToolEngineEvent | None) -> bool:
+        if event is None:
+            await send_heartbeat(write)
+        elif event.data.get("task_id") == handle.id:
+            if event.execution_result is not None:
+                return True
+            await write(write_engine_event(event, asked.served.epoch))
+        return False
+
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    async with events:
+        waiting = asyncio.create_task(handle.wait(), name="tool-engine-http-task")
+        # Of one that another server runs nothing is heard here; of others the last event is on its
+        # way.
+        waiting.add_done_callback(lambda _: loop.call_later(_LAST_EVENT, ended.set))
+        try:
+            if not has_ended:
+                await pass_on(events, take, ended)
+            result = await waiting
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
     await write(write_event("result", result.to_dict()))
 
 

@@ -68,13 +68,13 @@ class EventQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 async def stream_events(asked: Asked) -> Any:
     """Stream the events of the engine, from now on or after the last one that was read.
 
-    They are about tools, and about calls of the principal's own; one that operates hears all. To
-    go back takes an engine that keeps its events. Each has its type as `event`, what to go on after
-    as `id`, and a JSON object as `data`. It is about one server; a client that comes back after a
-    restart, or to another server, first gets what others that use the database kept meanwhile. One
-    that has missed some gets an event `dropped` with how many at most, or null where that is not
-    known: a server was killed or still goes on, or keeps its events in memory. The stream ends
-    when its token is not taken any more.
+    They are about tools, and about calls of the principal's own; one that operates hears all. Each
+    has its type as `event`, what to go on after as `id`, and a JSON object as `data`. It is about
+    one server; a client that comes back after a restart, or to another server, first gets what
+    others that use the database kept meanwhile. One that has missed some gets an event `dropped`
+    with how many at most, or null where that is not known: a server was killed or still goes on, or
+    keeps its events in memory, or keeps none. The stream ends when its token is
+    not taken any more.
     """
     query: EventQuery = asked.query
     place, last = query.after, asked.header("last-event-id")
@@ -130,14 +130,22 @@ class _Reader:
         )
         self._missed = missed
         self._others: tuple[int, ...] = ()
-        self._events: EventStream = self._open(after=missed.after if is_returning else None)
-        self._dropped = 0
+        facts = asked.engine.get_event_statistics
+        goes_back = is_returning and facts()["is_kept"]
+        self._events: EventStream = self._open(after=missed.after if goes_back else None)
+        self._dropped = self._lost = 0
+        if is_returning and not goes_back:
+            # Nothing is kept to go back to. It hears what comes, as it hears what it has missed:
+            # a browser that is refused once never asks again.
+            self._lost = (facts()["sequence"] or 0) - missed.after
 
     async def write_all(self, write: Write, *, is_whole: bool) -> None:
         """Write the events until the client leaves or the server ends."""
         await send_heartbeat(write)  # so that the client knows that it is heard
         if not is_whole:
             await _write_dropped(write, None)
+        elif self._lost > 0:
+            await _write_dropped(write, self._lost)
         await self._write_missed(write)
         while True:
             try:

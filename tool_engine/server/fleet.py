@@ -13,7 +13,7 @@ from tool_engine.server.operation import Asked, serve_at
 async def get_fleet(asked: Asked) -> Any:
     """Show the machines that tools run on, the workers of each tool, and the calls on their way."""
     if asked.engine.fleet is None:
-        raise Problem(404, "no-fleet", "the engine has no fleet: set `fleet` in its settings")
+        raise Problem(404, "no-fleet", "the engine has no fleet; set `fleet` in its settings")
     return asked.engine.fleet.snapshot()
 
 

@@ -35,7 +35,9 @@ async def check_readiness(asked: Asked) -> Any:
     if asked.served.is_draining:
         raise make_draining()
     if not asked.engine.get_statistics()["is_loaded"]:
-        raise Problem(503, "not-loaded", "the tools are being loaded", retry_after=1.0)
+        raise Problem(
+            503, "not-loaded", "the tools are being loaded; ask again in a moment", retry_after=1.0
+        )
     return Health("ready")
 
 

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from tool_engine.access.problem import MEDIA_TYPE, Problem
 
+_CURES: Final = {
+    "call": "see GET /v1/calls for those on their way, and GET /v1/records for those that ended",
+    "definition": "see GET /v1/lock for those that wait",
+    "open request": "see GET /v1/approvals for those that wait",
+    "record": "see GET /v1/records for those that are kept",
+    "session": "see GET /v1/sessions for those that are kept",
+    "task": "see GET /v1/tasks for those that are kept: each is forgotten once its ttl is over",
+    "tool": "see GET /v1/tools for those that there are",
+}
+"""Where the names of each kind are found."""
+
 
 def make_unknown(what: str, name: str, hint: str = "") -> Problem:
-    """Return the one answer about what is not there, and what is not the principal's own."""
-    return Problem(
-        404, f"unknown-{what.replace(' ', '-')}", f"there is no {what} {name[:128]!r}{hint}"
-    )
+    """Return the one answer about what is not there, and what is not the principal's own.
+
+    Args:
+        what: Its kind.
+        name: Its name.
+        hint: More of what is wrong; one that begins with a semicolon is the cure itself.
+    """
+    cure = "" if hint.startswith(";") else f"; {_CURES[what]}"
+    detail = f"there is no {what} {name[:128]!r}{hint}{cure}"
+    return Problem(404, f"unknown-{what.replace(' ', '-')}", detail)
 
 
 def make_invalid(detail: str) -> Problem:

@@ -14,6 +14,7 @@ import msgspec
 from tool_engine.access.problem import Problem
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.protocols.arguments.strict_json import RefusedJSONError, read_json
+from tool_engine.server.misfits import explain_misfit
 from tool_engine.server.problems import make_invalid
 
 _NUMBERS: Final = (int, float, bool)
@@ -42,7 +43,8 @@ def decode_body(data: bytes, kind: Any) -> Any:
     except RecursionError:
         raise make_invalid("the body nests too deep; send less") from None
     except msgspec.ValidationError as error:
-        raise Problem(422, "invalid-body", f"the body does not fit: {error}") from error
+        reason = explain_misfit(error, kind, _list_fields)
+        raise Problem(422, "invalid-body", f"the body does not fit: {reason}") from error
     except RefusedJSONError as error:
         raise make_invalid(
             f"the body is refused: {error}; write what each reader of JSON takes for the same"
@@ -93,7 +95,8 @@ def read_query(text: bytes, kind: type[msgspec.Struct] | None) -> Any:
             kind_of = _base_of(fields[name])
             values[name] = msgspec.convert(value, fields[name], strict=kind_of not in _NUMBERS)
         except msgspec.ValidationError as error:
-            raise make_invalid(f"the parameter {name!r} does not fit: {error}") from error
+            reason = explain_misfit(error, fields[name], _list_fields)
+            raise make_invalid(f"the parameter {name!r} does not fit: {reason}") from error
     return None if kind is None else kind(**values)
 
 
