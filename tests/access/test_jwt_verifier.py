@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+from structlog.testing import capture_logs
 
 from tool_engine import ConfigurationError
 from tool_engine.access.jwt_verifier import JWTVerifier
@@ -95,6 +96,20 @@ async def test_what_is_taken(verifier: JWTVerifier, key: Any, algorithm: str, ki
         {"exp": 1},
         {"exp": None},
         {"exp": "soon"},
+        {"exp": "4000000000"},
+        {"exp": True},
+        {"exp": float("inf")},
+        {"exp": float("nan")},
+        {"nbf": "1"},
+        {"iat": "1"},
+        {"nbf": float("-inf")},
+        {"sub": "ann\nolga"},
+        {"sub": "ann\0"},
+        {"sub": "ann\x7f"},
+        {"sub": " ann"},
+        {"sub": "ann "},
+        {"sub": "\u202eann"},
+        {"sub": "a\ud800"},
         {"nbf": 4_000_000_000},
         {"sub": None},
         {"sub": ""},
@@ -142,6 +157,26 @@ async def test_forged_tokens(verifier: JWTVerifier) -> None:
         "x" * 100_000,
     ]
     assert [await verifier.find_principal(each) for each in forged] == [None] * len(forged)
+
+
+@pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
+def test_weak_keys(path: Path) -> None:
+    """One of less than 2048 bits verifies nothing, and is named; others go on."""
+    weak = rsa.generate_private_key(65537, 1024)  # noqa: S505 - which is refused
+    jwk = {**RSAAlgorithm.to_jwk(weak.public_key(), as_dict=True), "kid": "weak", "alg": "RS256"}
+    path.write_text(json.dumps(key_set(weak=jwk)))
+    options = {"issuer": "https://login.example", "audience": "tools", "jwks": str(path)}
+    with capture_logs() as lines:
+        verifier = JWTVerifier(**options)
+    (line,) = lines
+    assert "the RSA key 'weak' has 1024 bits" in line["error"]
+    assert asyncio.run(verifier.find_principal(sign(weak, kid="weak"))) is None
+    for key, algorithm, kid in ((RSA, "RS256", "rsa"), (EC, "ES256", "ec"), (ED, "EdDSA", "ed")):
+        token = sign(key, algorithm, kid)
+        assert asyncio.run(verifier.find_principal(token)) is not None
+    path.write_text(json.dumps({"keys": [jwk]}))
+    with pytest.raises(ConfigurationError, match=r"'weak' has 1024 bits.*one of 2048 or more"):
+        JWTVerifier(**options)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import gc
 import re
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -256,6 +257,8 @@ async def test_tools_that_change_before_it_runs(
     result = await handle.wait(BOUND)
     assert (result.error_type, result.call_id) == (error_type, handle.state.call_id)
     assert work.ran == ([1, 2] if error_type is None else [1])
+    if error_type is not None:
+        assert "start it again" in str(result.error)
     metrics = engine.controller.get_metrics()
     assert (metrics.active, metrics.queue_length) == (0, 0)
 
@@ -265,7 +268,21 @@ async def test_background_never(make: Make) -> None:
     engine = await make({"background": "never"})
     handle = await engine.start("work", {"number": 1})
     assert handle.status == "rejected"
-    assert "call it with execute" in str(handle.state.message)
+    words = (
+        "call it: with engine.execute, `tool-engine call`, or over HTTP without Prefer: respond-"
+    )
+    assert words in str(handle.state.message)
+
+
+@pytest.mark.parametrize("owner", [5, b"ann", ["ann"]])
+async def test_an_owner_that_is_none(make: Make, work: Work, owner: Any) -> None:
+    """It is refused as such, wherever tasks are kept."""
+    engine = await make()
+    handle = await engine.start("work", {"number": 1})
+    asked = (engine.tasks.list, partial(engine.tasks.get, handle.id))
+    for ask in (*asked, partial(engine.tasks.cancel, handle.id)):
+        with pytest.raises(ConfigurationError, match="owner must be a text"):
+            await ask(owner=owner)
 
 
 async def test_background_required(make: Make, work: Work) -> None:
@@ -274,7 +291,8 @@ async def test_background_required(make: Make, work: Work) -> None:
     engine = await make({"background": "required"})
     result = await engine.execute("work", {"number": 1})
     assert result.error_type == "execution_rejected"
-    assert "start it with engine.start('work', ...)" in str(result.error)
+    words = "start one: with engine.start, `tool-engine task start`, or over HTTP with Prefer: resp"
+    assert words in str(result.error)
     handle = await engine.start("work", {"number": 1})
     assert (await handle.wait(BOUND)).is_success
 

@@ -44,12 +44,13 @@ MAY = (
     "model/permission.py: write client_may_answer into the definition of each tool "
     "whose clients may"
 )
+NAME = "access/tokens.py: write one such as 'ann'"
 FIELDS = "access/tokens.py: write …"
 VERIFIER = "server/app.py: see JWTVerifier"
 ALGORITHMS = "access/jwt_verifier.py: write some of …"
 KEYS = "access/jwt_verifier.py: give an https URL or a file"
 OTHER_FILE = "cli/serving/token_command.py: name another with --file"
-TRIED = {ADDRESS, PROMPT, RESOURCE, TASK, HASH, OWN_TOKEN, LIST, WRITE, MAY}
+TRIED = {ADDRESS, PROMPT, RESOURCE, TASK, HASH, OWN_TOKEN, LIST, WRITE, MAY, NAME}
 TRIED |= {TWICE, NOTHING_BETWEEN, FIELDS, VERIFIER, ALGORITHMS, KEYS, OTHER_FILE}
 KEY_SET = "access/jwt_verifier.py: give a JSON Web Key Set"
 PATTERNS = (
@@ -144,6 +145,7 @@ def entry(name: str, token: str) -> str:
         (LIST, None),
         (WRITE, ""),
         (HASH, '- {name: ann, sha256: "secret"}\n'),
+        (NAME, f'- {{name: "ann\\nbob", sha256: "{"a" * 64}"}}\n'),
         (FIELDS, '- {name: ann, sha256: "secret", color: red}\n'),
         (OWN_TOKEN, entry("ann", "a") + entry("bob", "a")),
     ],

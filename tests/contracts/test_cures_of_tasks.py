@@ -9,12 +9,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from tests.background.test_tasks import BOUND, Work, until
 from tests.cli.conftest import Command, command, tools  # noqa: F401 - fixtures
 from tool_engine import (
+    ConfigurationError,
     TaskConflictError,
     TaskError,
     TaskNotFoundError,
@@ -37,7 +39,13 @@ OF_PROGRAM = (
     "in your program"
 )
 ONE_KEY = "background/tasks.py: use one key for one call"
-REQUIRED = "calls/planner.py: start it with engine.start(…, ...)"
+REQUIRED = (
+    "calls/planner.py: start one: with engine.start, `tool-engine task start`, or over HTTP with "
+    "Prefer: respond-async"
+)
+KEY = "background/new_task.py: give another one, such as a UUID"
+OWNER = "background/new_task.py: give the name of who started the task"
+PUT_BACK = "background/run.py: put it back, and start it again"
 LISTED = "cli/background/task_command.py: `tool-engine task` lists those that are"
 NAMED = (
     "cli/background/task_command.py: name one with --records URL or the variable "
@@ -57,6 +65,9 @@ TRIED = {
     OF_PROGRAM,
     ONE_KEY,
     REQUIRED,
+    KEY,
+    OWNER,
+    PUT_BACK,
     LISTED,
     NAMED,
 }
@@ -166,8 +177,29 @@ async def test_started_where_required(engine: ToolEngine, work: Work) -> None:
     engine.unregister_tool("work")
     work.add_to(engine, background="required")
     result = await engine.execute("work", {"number": 1})
-    assert str(result.error).endswith("start it with engine.start('work', ...)")
+    assert str(result.error).endswith(REQUIRED.partition(": ")[2])
     assert (await (await engine.start("work", {"number": 1})).wait(BOUND)).is_success
+
+
+async def test_keys_and_owners(engine: ToolEngine, work: Work) -> None:
+    work.gate.set()
+    with pytest.raises(ConfigurationError, match=KEY.partition(": ")[2]):
+        await engine.start("work", {"number": 1}, idempotency_key="a\tb")
+    ann = ToolExecutionContext("ann")
+    handle = await engine.start("work", {"number": 1}, ann, idempotency_key=str(uuid4()))
+    with pytest.raises(ConfigurationError, match=OWNER.partition(": ")[2]):
+        await engine.tasks.get(handle.id, 5)  # type: ignore[arg-type]
+    assert (await engine.tasks.get(handle.id, "ann")).id == handle.id
+
+
+async def test_put_back(engine: ToolEngine, work: Work) -> None:
+    await engine.start("work", {"number": 1})
+    waits = await engine.start("work", {"number": 2})
+    engine.unregister_tool("work")
+    work.gate.set()
+    assert str((await waits.wait(BOUND)).error).endswith(PUT_BACK.partition(": ")[2])
+    work.add_to(engine)
+    assert (await (await engine.start("work", {"number": 2})).wait(BOUND)).is_success
 
 
 async def test_run_here(tmp_path: Path, work: Work) -> None:

@@ -36,6 +36,7 @@ OWN_WORDS = {
     "fleet_handler_failed": "where the handler raised, without its words",
     "fleet_lost": "the words of Ray about its processes, or the engine's own",
     "leftover_failed": "what a run left behind raises nothing but what ends the loop",
+    "key_refused": "the engine's own words about a public key",
     "keys_unread": "about the keys of an issuer, which are public",
     "limit_for_unknown_bucket": "about a setting",
     "mcp_client_not_told": "the kind of the exception only",

@@ -24,7 +24,8 @@ async def test_own_records(service: Service, ann: Client, olga: Client) -> None:
     assert (await bob.get(f"/v1/records/{theirs}")).json["params"] == {"a": 2, "b": 0}
     for record_id in (theirs, "none"):
         answer = await ann.get(f"/v1/records/{record_id}")
-        assert answer.json["detail"] == f"there is no record {record_id!r}"
+        words = answer.json["detail"].partition("; see GET /v1/records")
+        assert words[:2] == (f"there is no record {record_id!r}", "; see GET /v1/records")
 
 
 async def test_pages(ann: Client) -> None:

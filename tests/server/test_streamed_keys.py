@@ -16,7 +16,7 @@ from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.server import create_app
 
 BOUND = 20.0
-PATH = "/v1/tools/work/calls"
+PATH = "/v1/tools/toil/calls"
 HEADERS = {"accept": "text/event-stream", "idempotency-key": "k"}
 ALL = ["execution_started", "execution_progress", "result"]
 
@@ -46,7 +46,7 @@ async def two(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[T
     config = ToolEngineConfig(tools_directory=str(tmp_path / "tools"), records=url)
     gate, ran = asyncio.Event(), list[int]()
 
-    async def work(context: ToolExecutionContext) -> str:
+    async def toil(context: ToolExecutionContext) -> str:
         ran.append(1)
         await context.report_progress(1, 2, "half")
         await gate.wait()
@@ -57,8 +57,8 @@ async def two(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[T
         for _ in range(1 if url is None else 2):
             engine = await stack.enter_async_context(ToolEngine(config))
             # Also one that runs for no client that does not wait.
-            definition = {"name": "work", "description": "works", "background": "never"}
-            engine.register_tool({**definition, "parameters": []}, work)
+            definition = {"name": "toil", "description": "toils", "background": "never"}
+            engine.register_tool({**definition, "parameters": []}, toil)
             service = await stack.enter_async_context(served(create_app(engine)))
             clients.append(service.client(None))
         yield Two([clients[0], clients[-1]], gate, ran)

@@ -7,6 +7,9 @@ import pytest
 from tests.server.conftest import Client, Service
 from tool_engine import ToolEngine
 
+SEE = "; see GET /v1/tools for those that there are"
+SUCH = "; give such a one, as /openapi.json describes it"
+
 
 async def test_the_list_is_sorted_and_paged(ann: Client) -> None:
     """Each tool stands on one page, in the order of the names."""
@@ -62,8 +65,8 @@ async def test_definitions(ann: Client) -> None:
     ("path", "detail"),
     [
         ("/v1/tools/ad", "there is no tool 'ad'; did you mean 'add'?"),
-        ("/v1/tools/%2e%2e", "there is no tool '..'"),
-        ("/v1/definitions/mcp?names=add,nix", "there is no tool 'nix'"),
+        ("/v1/tools/%2e%2e", f"there is no tool '..'{SEE}"),
+        ("/v1/definitions/mcp?names=add,nix", f"there is no tool 'nix'{SEE}"),
     ],
 )
 async def test_what_is_not_there(ann: Client, path: str, detail: str) -> None:
@@ -75,7 +78,7 @@ async def test_what_is_not_there(ann: Client, path: str, detail: str) -> None:
 async def test_a_name_with_a_slash_is_no_tool(ann: Client) -> None:
     """An encoded slash does not lead elsewhere."""
     answer = await ann.get("/v1/tools/..%2fengine")
-    assert (answer.status, answer.json["detail"]) == (404, "there is no tool '../engine'")
+    assert (answer.status, answer.json["detail"]) == (404, f"there is no tool '../engine'{SEE}")
 
 
 async def test_tools_that_a_token_is_not_for(service: Service) -> None:
@@ -88,15 +91,15 @@ async def test_tools_that_a_token_is_not_for(service: Service) -> None:
     for name in ("pay", "pax"):
         for answer in (await narrow.get(f"/v1/tools/{name}"), await narrow.call(name)):
             assert answer.status == 404
-            assert answer.json["detail"] == f"there is no tool {name!r}"
+            assert answer.json["detail"] == f"there is no tool {name!r}{SEE}"
     assert (await narrow.call("add", a=1, b=2)).json["output"] == {"result": 3}
 
 
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ("limit=0", "the parameter 'limit' does not fit: Expected `int` >= 1"),
-        ("limit=x", "the parameter 'limit' does not fit: Expected `int`, got `str`"),
+        ("limit=0", f"the parameter 'limit' does not fit: Expected `int` >= 1{SUCH}"),
+        ("limit=x", f"the parameter 'limit' does not fit: Expected `int`, got `str`{SUCH}"),
         ("limits=1", "'limits' is no parameter here; did you mean 'limit'?"),
         ("limit=1&limit=2", "'limit' stands twice in the address; give it once"),
         ("limit", "the query of the address cannot be read; write name=value&name=value"),

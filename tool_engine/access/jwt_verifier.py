@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from tool_engine.access.hosts import LOOPBACK
-from tool_engine.access.principal import SCOPES, Principal, read_patterns
+from tool_engine.access.principal import SCOPES, Principal, is_name, read_patterns
 from tool_engine.access.texts import list_texts
 from tool_engine.errors import ConfigurationError, MissingExtraError
 from tool_engine.logger import get_logger
@@ -30,6 +30,9 @@ except ImportError as error:
 _ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
 _SIGNED: Final = re.compile(r"(RS|ES|PS)(256|384|512)|EdDSA")
 """Algorithms whose keys verify, and cannot sign."""
+_TIMES: Final = (int, float, type(None))
+_LEAST_BITS: Final = 2_048
+"""Of the modulus of an RSA key: RFC 7518, section 3.3."""
 _LEEWAY: Final = 60.0
 """Seconds by which clocks may differ."""
 _HOLDS: Final = 3600.0
@@ -120,10 +123,11 @@ class JWTVerifier:
                 leeway=_LEEWAY,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
-        except (jwt.PyJWTError, ValueError, TypeError):
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError):
             return None
-        name = claims["sub"]
-        if not isinstance(name, str) or not name:
+        name, times = claims["sub"], [claims.get(each) for each in ("exp", "nbf", "iat")]
+        # RFC 7519 has numbers there, and PyJWT takes texts of them.
+        if any(type(each) not in _TIMES for each in times) or not is_name(name):
             return None
         return Principal(name, self._read_scopes(claims.get(self._claim)), self._tools)
 
@@ -151,7 +155,7 @@ class JWTVerifier:
     async def _read_keys(self) -> None:
         try:
             if self._is_url:
-                self._keys = _read_set(await self._fetch_keys())
+                self._keys = _read_set(await self._fetch_keys(), self._source)
             else:
                 self._keys = await asyncio.to_thread(self._read_file)
         except Exception as error:  # noqa: BLE001 - those read before go on
@@ -161,7 +165,7 @@ class JWTVerifier:
 
     def _read_file(self) -> dict[str, Any]:
         try:
-            return _read_set(read_named(Path(self._source)))
+            return _read_set(read_named(Path(self._source)), self._source)
         except OSError as error:
             raise self._explain_unread(why_unread(error)) from error
         except (ValueError, jwt.PyJWTError) as error:
@@ -189,18 +193,37 @@ class JWTVerifier:
             return bytes(text)
 
 
-def _read_set(text: str | bytes) -> dict[str, Any]:
-    """Return the keys of a JSON Web Key Set by their ids.
+def _read_set(text: str | bytes, source: str) -> dict[str, Any]:
+    """Return the keys of a JSON Web Key Set by their ids; weak ones are left out.
 
     Raises:
-        ValueError: It is no JSON object.
+        ValueError: It is no JSON object, or has weak keys alone.
         jwt.PyJWTError: It has no keys.
     """
     said = json.loads(text)
     if not isinstance(said, dict):
         raise ValueError("it is no JSON object")
     found = jwt.PyJWKSet.from_dict(said)
-    return {each.key_id or str(place): each.key for place, each in enumerate(found.keys)}
+    keys = {each.key_id or str(place): each.key for place, each in enumerate(found.keys)}
+    reasons = {key_id: _explain_weak(key_id, key) for key_id, key in keys.items()}
+    for reason in filter(None, reasons.values()):
+        _log.warning("key_refused", source=source, error=reason)
+    strong = {key_id: key for key_id, key in keys.items() if reasons[key_id] is None}
+    if keys and not strong:
+        raise ValueError("; ".join(filter(None, reasons.values())))
+    return strong
+
+
+def _explain_weak(key_id: str, key: Any) -> str | None:
+    """Return why a key verifies nothing; None: it does."""
+    bits = getattr(key, "key_size", None) if hasattr(key, "public_numbers") else None
+    # Of the kinds that there are, those of RSA alone have an exponent.
+    if bits is None or not hasattr(key.public_numbers(), "e") or bits >= _LEAST_BITS:
+        return None
+    return (
+        f"the RSA key {key_id[:80]!r} has {bits} bits, which can be broken; have the issuer make "
+        f"one of {_LEAST_BITS} or more"
+    )
 
 
 def _read_head(token: str) -> dict[str, Any]:

@@ -55,7 +55,7 @@ _FULL_HEAD: Final = (
 )
 _UNREADABLE: Final = (
     b'{"type":"urn:tool-engine:no-http","title":"Bad Request","status":400,"detail":"this is no '
-    b'request of HTTP/1.1; send one Host, one length of the body, and no control characters"}'
+    b'HTTP request; send one Host, one length of the body, and no control characters"}'
 )
 _UNREADABLE_HEAD: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\n"
@@ -293,7 +293,8 @@ class TimedProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is no request, as all else is answered that cannot be done."""
         del msg
-        if self.cycle is None or self.cycle.response_complete:
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or not cycle.response_started:
             self.transport.write(_UNREADABLE_HEAD % len(_UNREADABLE) + _UNREADABLE)
         self.transport.close()
 

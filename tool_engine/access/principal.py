@@ -52,6 +52,15 @@ class Principal(msgspec.Struct, frozen=True):
         return self.may_use_all or any(fnmatchcase(tool_name, each) for each in self.tools)
 
 
+def is_name(value: Any) -> bool:
+    """Return True for what can be a principal's name: a text that is seen as it is.
+
+    A line break in it would forge lines of logs, no database takes a NUL, and a blank before it
+    makes another one of what looks the same.
+    """
+    return isinstance(value, str) and value != "" and value.isprintable() and value == value.strip()
+
+
 def read_scopes(scopes: Any, where: str) -> frozenset[str]:
     """Return the scopes of a list.
 

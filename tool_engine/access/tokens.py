@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.access.principal import Principal, read_patterns, read_scopes
+from tool_engine.access.principal import Principal, is_name, read_patterns, read_scopes
 from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.logger import get_logger
@@ -152,8 +152,11 @@ class TokenFile:
                     f"write {', '.join(sorted(_FIELDS))}"
                 )
         name, known = entry["name"], entry["sha256"]
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError(f"{where}: name must be a text that is not empty")
+        if not is_name(name):
+            raise ConfigurationError(
+                f"{where}: name must be a text of characters that can be seen, without blanks "
+                f"around it, got {name!r:.80}; write one such as 'ann'"
+            )
         if not isinstance(known, str) or _SHA256.fullmatch(known) is None:
             raise ConfigurationError(
                 f"{where}: sha256 must be 64 of the characters 0-9 and a-f, in quotes; get it with "

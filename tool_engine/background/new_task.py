@@ -55,6 +55,19 @@ def check_start(
     return given
 
 
+def check_owner(owner: object) -> None:
+    """Check whose tasks are asked for.
+
+    Raises:
+        ConfigurationError: It is neither a text nor None.
+    """
+    if owner is not None and not isinstance(owner, str):
+        raise ConfigurationError(
+            f"owner must be a text, as the caller_id of a context, or None for anyone's, got "
+            f"{owner!r:.80}; give the name of who started the task"
+        )
+
+
 def make_task(
     tool_name: str,
     tool: Tool | None,

@@ -214,6 +214,8 @@ class TaskRun(msgspec.Struct, eq=False):
         if tool is not None and tool.permission is None:
             wants = tool.concurrency
             self._is_plain = wants.key is None and wants.collision is CollisionPolicy.QUEUE
+        if tool is None and self.kept.definition_hash:
+            return _removed_refusal(state.tool_name)
         if tool is not None and tool.definition_hash != self.kept.definition_hash:
             return _changed_refusal(state.tool_name)
         if tool is not None and tool.background == "never" and not self.kept.is_awaited:
@@ -338,8 +340,16 @@ def make_running(state: TaskState, call_id: str, now: datetime) -> TaskState:
 def explain_never(tool_name: str) -> str:
     """Return why a tool does not run as a task."""
     return (
-        f"tool {tool_name!r} runs only while its caller waits (background: never); call it with "
-        "execute"
+        f"tool {tool_name!r} runs only while its caller waits (background: never); call it: with "
+        "engine.execute, `tool-engine call`, or over HTTP without Prefer: respond-async"
+    )
+
+
+def _removed_refusal(tool_name: str) -> Refusal:
+    return Refusal(
+        "tool_not_found",
+        f"the tool {tool_name!r} was removed since the task was started, or this engine has other "
+        "tools; put it back, and start it again",
     )
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from tool_engine.background.feeding import Feeding
 from tool_engine.background.late_writing import TaskWriter
-from tool_engine.background.new_task import LONGEST_TTL, check_start, make_task
+from tool_engine.background.new_task import LONGEST_TTL, check_owner, check_start, make_task
 from tool_engine.background.quotas import Quotas
 from tool_engine.background.request_digest import digest_request
 from tool_engine.calls.call import ANONYMOUS
@@ -329,10 +329,11 @@ class EngineTasks:
             results: Whether each has its result, which may be large; else `get` gives it.
 
         Raises:
-            ConfigurationError: There is no such status, or the limit is below 1.
+            ConfigurationError: The status, the owner or the limit is none.
             TaskNotFoundError: `after` names no task, or that of another owner.
             RecordsUnavailableError: The database does not answer.
         """
+        check_owner(owner)
         if status is not None:
             check_choice("status", status, TASK_STATUSES)
         check_count("limit", limit, minimum=1)
@@ -342,8 +343,7 @@ class EngineTasks:
         states = []
         for each in found:
             kept = self._live.get(each.id)
-            is_here = kept is not None and self.feeding.runner.has_run(kept)
-            state = kept.state if kept is not None and is_here else each
+            state = kept.state if kept is not None and self.feeding.runner.has_run(kept) else each
             states.append(state if results else state.without_result())
         return states
 
@@ -476,10 +476,10 @@ class EngineTasks:
         self.feeding.open()
 
     @at_home
-    async def run_one(self, task_id: str) -> None:
-        """Run a task that is queued, out of its turn, and no other one."""
+    async def run_one(self, task_id: str) -> bool:
+        """Run one task out of its turn, and no other one; False: it is not queued."""
         self.feeding.open(is_for_own=True)
-        await self.feeding.take_queued(task_id)
+        return await self.feeding.take_queued(task_id)
 
     def serve(self) -> None:
         """Run what others start or leave behind, unless this engine leaves that to others."""
@@ -516,6 +516,7 @@ class EngineTasks:
 
     async def _find_kept(self, task_id: str, owner: str | None = None) -> KeptTask | None:
         """Return a task; one of another owner is looked for as one that never was."""
+        check_owner(owner)
         if not isinstance(task_id, str):
             return None
         kept = self._live.get(task_id)

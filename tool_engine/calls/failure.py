@@ -9,7 +9,7 @@ import asyncio
 import signal
 from functools import partial
 from traceback import walk_tb
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from tool_engine.errors import AdmissionError, ToolExecutionError
 from tool_engine.knowledge.snapshot import (
@@ -84,7 +84,7 @@ def _bound_details(details: dict[str, Any], secrets: OwnSecrets) -> dict[str, An
     return kept if size is not None or TRUNCATED in kept else details
 
 
-def is_interrupt(error: BaseException | None) -> bool:
+def is_interrupt(error: BaseException | None) -> TypeGuard[KeyboardInterrupt]:
     """Return True if Ctrl-C may have raised it; else it is an error of the tool as any other.
 
     A program that handles the signal itself, as servers do, has none raised in the middle of a tool

@@ -208,8 +208,8 @@ class Planner:
             return None
         return Failure(
             "execution_rejected",
-            f"tool {tool.name!r} runs only as a task (background: required); start it with "
-            f"engine.start({tool.name!r}, ...)",
+            f"tool {tool.name!r} runs only as a task (background: required); start one: with "
+            "engine.start, `tool-engine task start`, or over HTTP with Prefer: respond-async",
         )
 
     def _unknown_executor(self, tool: Tool) -> Failure:

@@ -29,6 +29,7 @@ _ENDS: Final[list[signal.Signals]] = [
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
 """Not every system has both."""
+CALLS_CANCELLED: Final = "the running calls were cancelled"
 _PATIENCE: Final = 1.0
 """Seconds that a shutdown may still take after a second signal."""
 _SIGNALLED: Final = EXIT_INTERRUPTED - signal.SIGINT
@@ -215,12 +216,17 @@ def read_source(text: str, origin: str = "--source") -> tuple[str, str]:
     return name, url
 
 
-def run_async(command: Coroutine[Any, Any, int], *, log_level: int = logging.WARNING) -> int:
+def run_async(
+    command: Coroutine[Any, Any, int],
+    *,
+    log_level: int = logging.WARNING,
+    explain: Callable[[], str] = lambda: CALLS_CANCELLED,
+) -> int:
     """Run a command's coroutine; Ctrl-C cancels it and the running calls.
 
     So does the end of the process (SIGTERM) or of its terminal (SIGHUP): programs that tools have
     started do not go on without it. The coroutine returns the exit code; log lines from `log_level`
-    on go to stderr.
+    on go to stderr. `explain` returns what has become of its work at such an end.
 
     Raises:
         CommandError: Ctrl-C was pressed, or a signal ended the process.
@@ -236,7 +242,7 @@ def run_async(command: Coroutine[Any, Any, int], *, log_level: int = logging.WAR
         number = next(iter(error.args), signal.SIGINT)
         by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
         raise CommandError(
-            f"interrupted{by}; the running calls were cancelled",
+            f"interrupted{by}; {explain()}",
             error_type="interrupted",
             exit_code=_SIGNALLED + number,
         ) from None

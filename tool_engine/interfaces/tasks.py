@@ -72,8 +72,8 @@ class Tasks(Protocol):
     def open(self) -> None:
         """Run what is queued, from now on."""
 
-    async def run_one(self, task_id: str) -> None:
-        """Run a task that is queued, out of its turn, and no other one."""
+    async def run_one(self, task_id: str) -> bool:
+        """Run one task out of its turn, and no other one; False: it is not queued."""
 
     def serve(self) -> None:
         """Run what others start or leave behind, unless this engine leaves that to others.

@@ -65,6 +65,9 @@ FACTS: Final[dict[str, Fact]] = {
         "warning",
         "the keys of an issuer could not be read, and those before go on; `source`, `error`",
     ),
+    "key_refused": Fact(
+        "warning", "a key of an issuer is too weak, and verifies nothing; `source`, `error`"
+    ),
     "mcp_server_down": Fact("error", "an MCP server is lost or not reached; `server` and `error`"),
     "mcp_server_back": Fact("warning", "an MCP server that was down is connected; `server`"),
     "mcp_list_not_read": Fact(

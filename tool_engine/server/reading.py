@@ -6,7 +6,7 @@ import json
 import re
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -14,7 +14,6 @@ import msgspec
 from tool_engine.access.problem import Problem
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.protocols.arguments.strict_json import RefusedJSONError, read_json
-from tool_engine.server.misfits import explain_misfit
 from tool_engine.server.problems import make_invalid
 
 _NUMBERS: Final = (int, float, bool)
@@ -22,6 +21,13 @@ _HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 """What may be half of a surrogate pair: a text with one can be neither kept nor sent."""
 _LONGEST: Final = 10_000
 """Characters of one parameter of an address."""
+
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*?)`")
+_MISSING: Final = re.compile(r"Object missing required field `(?P<name>.*?)`")
+_LONGEST_REASON: Final = 400
+"""Characters of what is wrong."""
+_CHOICE: Final = "Invalid enum value"
+_PLACE: Final = re.compile(r" - at `(?P<place>[^`]*)`$")
 
 
 def decode_body(data: bytes, kind: Any) -> Any:
@@ -43,7 +49,7 @@ def decode_body(data: bytes, kind: Any) -> Any:
     except RecursionError:
         raise make_invalid("the body nests too deep; send less") from None
     except msgspec.ValidationError as error:
-        reason = explain_misfit(error, kind, _list_fields)
+        reason = _explain_misfit(error, kind)
         raise Problem(422, "invalid-body", f"the body does not fit: {reason}") from error
     except RefusedJSONError as error:
         raise make_invalid(
@@ -95,7 +101,7 @@ def read_query(text: bytes, kind: type[msgspec.Struct] | None) -> Any:
             kind_of = _base_of(fields[name])
             values[name] = msgspec.convert(value, fields[name], strict=kind_of not in _NUMBERS)
         except msgspec.ValidationError as error:
-            reason = explain_misfit(error, fields[name], _list_fields)
+            reason = _explain_misfit(error, fields[name])
             raise make_invalid(f"the parameter {name!r} does not fit: {reason}") from error
     return None if kind is None else kind(**values)
 
@@ -132,3 +138,46 @@ def _make_whole(value: Any, hint: Any) -> Any:
     if get_origin(kind) is dict:
         return {name: _make_whole(each, get_args(kind)[1]) for name, each in value.items()}
     return value
+
+
+def _explain_misfit(error: msgspec.ValidationError, kind: Any) -> str:
+    """Return what is wrong with a value and, after a semicolon, what fits.
+
+    Args:
+        error: What msgspec says of it.
+        kind: The type that it does not fit.
+    """
+    text = _shorten_text(str(error))
+    place = _PLACE.search(text)
+    part = _find_part(kind, "" if place is None else place["place"])
+    if (found := _UNKNOWN.match(text)) is not None:
+        known = list(_list_fields(part)) if _is_class(part) else []
+        near = suggest_near(found["name"], known)
+        return text + (near or f"; leave it out, or give one of {', '.join(known)}")
+    if (found := _MISSING.match(text)) is not None:
+        return f"{text}; add it"
+    if text.startswith(_CHOICE) and get_origin(part) is Literal:
+        return f"{text}; give one of {', '.join(map(repr, get_args(part)))}"
+    return f"{text}; give such a one, as /openapi.json describes it"
+
+
+def _shorten_text(text: str) -> str:
+    """Return what msgspec says without most of a long value: the place and the cure are read."""
+    return (
+        text
+        if len(text) <= _LONGEST_REASON
+        else f"{text[: _LONGEST_REASON // 2]}…{text[-_LONGEST_REASON // 2 :]}"
+    )
+
+
+def _is_class(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _find_part(kind: Any, place: str) -> Any:
+    """Return the type of a part of a value, such as `$.steps[...].name`; None: it is not known."""
+    for name in re.findall(r"\.(\w+)", place):
+        kind = _list_fields(kind).get(name) if _is_class(kind) else None
+        if get_origin(kind) in (list, tuple, dict):
+            kind = get_args(kind)[-1]
+    return kind

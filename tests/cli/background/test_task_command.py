@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,42 @@ def test_wrong_words(command: Command, url: str, words: tuple[str, ...], said: s
     """What is wrong comes with what to write instead."""
     ended = command("task", *words, "--records", url)
     assert (ended.code, said in ended.err) == (2, True)
+
+
+def test_one_that_ends_as_it_is_started(command: Command, url: str) -> None:
+    """A misspelt parameter is said at once: its id is printed, too, since its end is kept."""
+    ended = command("task", "start", "echo", "mesage=a", "--records", url)
+    assert ended.code == 1
+    assert "it has ended: failed: " in ended.err
+    assert "did you mean 'message'" in ended.err
+    shown = command("task", "show", ended.out.strip(), "--records", url, "--json").json
+    assert shown["status"] == "failed"
+    as_json = command("task", "start", "echo", "mesage=a", "--json", "--records", url)
+    assert (as_json.code, as_json.json["status"]) == (1, "failed")
+
+
+def test_none_of_a_status(command: Command, url: str) -> None:
+    """Others are kept, and that is not denied."""
+    command("task", "start", "echo", "message=a", "--records", url)
+    said = command("task", "list", "--status", "running", "--records", url).err
+    assert said == "no tasks with the status 'running' are kept\n"
+
+
+def test_ctrl_c_while_another_runs_it(
+    command: Command, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on, and that is what is said; the task is not this command's to cancel."""
+
+    async def run_elsewhere(engine_tasks: object, task_id: str) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        return False
+
+    task_id = command("task", "start", "echo", "message=a", "--records", url).out.strip()
+    monkeypatch.setattr("tool_engine.background.tasks.EngineTasks.run_one", run_elsewhere)
+    ended = command("task", "wait", task_id, "--records", url)
+    words = f"interrupted; the task goes on: `tool-engine task wait {task_id}` waits again"
+    assert (ended.code, words in ended.err) == (130, True)
+    assert command("task", "show", task_id, "--records", url, "--json").json["status"] == "queued"
 
 
 def test_no_database(command: Command) -> None:

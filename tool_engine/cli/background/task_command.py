@@ -15,18 +15,18 @@ from tool_engine.cli.calls.call_arguments import parse_arguments, read_params
 from tool_engine.cli.calls.call_command import print_result
 from tool_engine.cli.calls.caller import CALLER, find_approver
 from tool_engine.cli.calls.progress_line import ProgressLine, describe_progress
-from tool_engine.cli.console import json_text, make_console, plain, print_json
+from tool_engine.cli.console import json_text, make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.record_line import local_time
 from tool_engine.cli.records.recording import recording_engine
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import CALLS_CANCELLED, Settings, run_async
 from tool_engine.cli.tables import fact_table, make_table
 from tool_engine.cli.usage import suggest_step
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import TaskNotFoundError
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.task import QUEUED, TaskHandle, TaskState
+from tool_engine.model.task import QUEUED, SUCCEEDED, TaskHandle, TaskState
 
 _WORDS: Final = {"start": "NAME", "show": "ID", "cancel": "ID", "wait": "ID"}
 _LOOK: Final = 0.1
@@ -104,9 +104,17 @@ def run_command(
         waits=wait or step == "wait",
         as_json=as_json,
     )
+    return _run_request(settings_of(ctx, tools, records), request)
+
+
+def _run_request(settings: Settings, request: Request) -> int:
     # Read before the loop runs: a Ctrl-C cannot cancel a coroutine that waits for stdin.
-    given = read_params(params) if step == "start" else {}
-    return run_async(_run_step(settings_of(ctx, tools, records), request, given))
+    given = read_params(request.params_file) if request.step == "start" else {}
+    goes_on: list[str] = []
+    return run_async(
+        _run_step(settings, request, given, goes_on),
+        explain=lambda: "".join(goes_on) or CALLS_CANCELLED,
+    )
 
 
 def _read_step(words: list[str]) -> tuple[str, str, list[str]]:
@@ -123,7 +131,9 @@ def _read_step(words: list[str]) -> tuple[str, str, list[str]]:
     raise CommandError(f"task takes no {' '.join(words)!r}{suggest_step(step, known)}")
 
 
-async def _run_step(settings: Settings, request: Request, params: dict[str, Any]) -> int:
+async def _run_step(
+    settings: Settings, request: Request, params: dict[str, Any], goes_on: list[str]
+) -> int:
     async with recording_engine(settings, approver=find_approver()) as engine:
         if not engine.store.tasks.is_shared:
             raise CommandError(
@@ -138,12 +148,17 @@ async def _run_step(settings: Settings, request: Request, params: dict[str, Any]
         else:
             handle = await _find_task(engine, request.name)
         if request.waits:
-            return await _wait_for_task(engine, handle, as_json=request.as_json)
+            return await _wait_for_task(engine, handle, request, goes_on)
         if request.step == "cancel":
             return await _cancel_task(handle, request)
         if request.step == "show":
             await handle.refresh()
-        _print_state(handle.state, as_json=request.as_json, is_new=request.step == "start")
+        is_new, state = request.step == "start", handle.state
+        _print_state(state, as_json=request.as_json, is_new=is_new)
+        if is_new and state.is_final and state.status != SUCCEEDED:
+            # No one waits for it, and a misspelt parameter is better known now than later.
+            sys.stderr.write(f"it has ended: {state.status}: {visible(state.message or '')}\n")
+            return EXIT_FAILED
         return EXIT_OK
 
 
@@ -175,21 +190,28 @@ async def _find_task(engine: ToolEngine, task_id: str) -> TaskHandle:
         ) from error
 
 
-async def _wait_for_task(engine: ToolEngine, handle: TaskHandle, *, as_json: bool) -> int:
+async def _wait_for_task(
+    engine: ToolEngine, handle: TaskHandle, request: Request, goes_on: list[str]
+) -> int:
     waiting = asyncio.ensure_future(handle.wait())
+    is_here = request.step == "start"
     try:
         with closing(ProgressLine()) as line:
             while not waiting.done():
                 if handle.status == QUEUED:
                     # Whatever queued it: its engine may have ended, or was none that runs tasks.
-                    await engine.tasks.run_one(handle.id)
+                    is_here = await engine.tasks.run_one(handle.id) or is_here
                 if handle.progress is not None and not handle.state.is_final:
                     line.show(handle.tool_name, handle.progress)
                 await asyncio.wait([waiting], timeout=_LOOK)
         result = waiting.result()
+    except asyncio.CancelledError:
+        if not is_here:
+            goes_on.append(f"the task goes on: `tool-engine task wait {handle.id}` waits again")
+        raise
     finally:
         waiting.cancel()
-    if as_json:
+    if request.as_json:
         print_json(result.to_dict())
     else:
         print_result(result)
@@ -212,7 +234,8 @@ async def _list_tasks(engine: ToolEngine, request: Request) -> int:
         print_json([state.to_dict() for state in found])
         return EXIT_OK
     if not found:
-        sys.stderr.write("no tasks are kept\n")
+        of_status = "" if request.status is None else f" with the status {request.status!r}"
+        sys.stderr.write(f"no tasks{of_status} are kept\n")
         return EXIT_OK
     table = make_table("", "task", "tool", "status", "started", "owner", "message")
     for state in found:

@@ -19,7 +19,6 @@ from uuid import UUID
 import msgspec
 
 from tool_engine.model.json.free_key import free_key
-from tool_engine.model.json.halves import escape_halves
 
 _MAX_DEPTH: Final = 64
 PLAIN: Final = frozenset((int, str, float, bool, list, type(None)))
@@ -101,6 +100,9 @@ def to_json(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (OverflowError, ValueError):  # halves of characters, and too many digits
+        # Loaded late: most programs have neither.
+        from tool_engine.model.json.halves import escape_halves
+
         return to_text(escape_halves(msgspec.to_builtins(value))).encode()
 
 
