@@ -105,7 +105,7 @@ async def test_a_number_that_nobody_can_write(servers: Servers, which: str) -> N
         async with MCPClient(MCPServer(engine)._server, mode=mode) as client:
             result = await client.call_tool("odd", {"which": which})
         assert result.is_error
-        assert words in result.content[0].text
+        assert words in str(result.content[0])
 
 
 @pytest.mark.parametrize("which", ["half", "half_key"])

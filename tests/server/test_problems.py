@@ -32,7 +32,7 @@ def list_problems() -> Iterator[tuple[int, str, str | None, str]]:
                 status, kind, detail = node.args[:3]  # type: ignore[attr-defined]
                 if isinstance(kind, ast.Constant):
                     place = f"{path.relative_to(ROOT)}:{node.lineno}"  # type: ignore[attr-defined]
-                    yield ast.literal_eval(status), kind.value, words_of(detail), place
+                    yield ast.literal_eval(status), str(kind.value), words_of(detail), place
 
 
 def words_of(node: ast.expr) -> str | None:
@@ -102,7 +102,7 @@ async def test_what_does_not_fit(olga: Client, service: Service, operation: Any)
     elif operation.body is None and "{" in path:
         check_problem(await olga.send(operation.method, path))
     if operation.scope not in (None, "read"):
-        options = {} if operation.body is None else {"json": {}}
+        options: dict[str, Any] = {} if operation.body is None else {"json": {}}
         answer = await reader.send(operation.method, path, **options)
         assert answer.status in (403, 404, 422)
         check_problem(answer)
