@@ -44,7 +44,33 @@ _UNWRITTEN: Final = {
 
 def why_unread(error: OSError) -> str:
     """Return why a file cannot be read, and what to do about it."""
+    file = error.filename
+    if error.errno == errno.ENOENT and isinstance(file, str | os.PathLike) and is_broken_link(file):
+        return f"it {explain_missing(file)}; make the link anew, or what it leads to"
     return _explain_error(error, _UNREAD)
+
+
+def is_broken_link(path: str | os.PathLike[str]) -> bool:
+    """Return True if a path is a link to what is not there."""
+    return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114 - no error
+
+
+def explain_missing(path: str | os.PathLike[str]) -> str:
+    """Return in which way there is nothing at a path, to stand behind its name.
+
+    Example:
+        >>> explain_missing("nowhere")
+        'does not exist'
+    """
+    if not is_broken_link(path):
+        return "does not exist"
+    target = os.readlink(path)  # noqa: PTH115 - as text
+    try:
+        os.stat(path)  # noqa: PTH116 - the reason is what is asked for
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return f"is a link to {target!r}, which leads back to it"
+    return f"is a link to {target!r}, which does not exist"
 
 
 def why_unwritten(error: OSError) -> str:

@@ -61,7 +61,8 @@ LINES = [
 ]  # fmt: skip
 FORBIDDEN = "cli/writing.py: allow it in … with chmod, or …"
 FORBIDDEN_FILE = "named_file.py: allow it in … with chmod, or name another one"
-TRIED = {EXAMPLE, NO_FILE} | {row[0] for row in (*FILES, *LINES)}
+LINK = "cli/failures.py: make the link anew, or what it leads to"
+TRIED = {EXAMPLE, NO_FILE, LINK} | {row[0] for row in (*FILES, *LINES)}
 NEW_FOLDERS = [
     # A line that makes a folder, the name that is in its way, and the line as it is asked for.
     ("init", "tests", "init free"),
@@ -215,6 +216,22 @@ def test_a_file_that_may_not_be_made(
         assert said(elsewhere, capsys) == (0, "")
         folder.chmod(0o755)
         assert said(line, capsys) == (0, "")
+
+
+@pytest.mark.parametrize("cure", ["the link anew", "what it leads to"])
+def test_a_link_to_nothing(place: Path, capsys: pytest.CaptureFixture[str], cure: str) -> None:
+    """The link is made anew, or what it leads to."""
+    link, target = place / "linked.yaml", place / "moved.yaml"
+    link.symlink_to("moved.yaml")
+    code, message = said("validate linked.yaml", capsys)
+    assert code == 2
+    assert names_cure(LINK, message), message
+    if cure == "the link anew":
+        link.unlink()
+        link.symlink_to("tools/echo.yaml")
+    else:
+        target.write_text(ECHO)
+    assert said("validate linked.yaml", capsys) == (0, "")
 
 
 def test_settings_that_are_no_file(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

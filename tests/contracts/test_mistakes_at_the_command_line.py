@@ -27,6 +27,7 @@ parameters:
 entry: {type: builtin, handler: echo}
 """
 GROUP = "kind: group\nname: texts\ntools: [echo]\n"
+GONE = "is a link to 'nowhere', which does not exist"
 MISTAKES: list[tuple[str, list[str], str | None]] = [
     ("lst", ["no command 'lst'", "did you mean 'list'"], "list"),
     ("ls", ["no command 'ls'", "did you mean 'list'"], "list"),
@@ -81,6 +82,14 @@ MISTAKES: list[tuple[str, list[str], str | None]] = [
      "validate tools/echo.yaml"),
     ("validate --format sarf", ["no format 'sarf'", "did you mean 'sarif'"],
      "validate --format sarif"),
+    ("validate gone.yaml", [f"'gone.yaml' {GONE}", "make the link anew"], None),
+    ("diff gone.yaml tools", [f"'gone.yaml' {GONE}", "make the link anew"], None),
+    ("call echo --params gone.yaml", [f"gone.yaml: it {GONE}", "make the link anew"], None),
+    ("--tools gone.yaml list", [f"'gone.yaml' {GONE}", "--tools DIR"], "--tools tools list"),
+    ("--path gone.yaml list", [f"modules {GONE}", "--path DIR"], "--path . list"),
+    ("-C gone.yaml list", [f"'gone.yaml': it {GONE}", "name a folder that is there"], "-C . list"),
+    ("--tools linked validate", ["linked/gone.yaml", f"it {GONE}", "remove the link"], None),
+    ("validate loop", ["'loop' is a link to 'loop', which leads back to it", "anew"], None),
     ("lint tools/ecko.yaml", ["'tools/ecko.yaml'", "did you mean 'tools/echo.yaml'"],
      "lint tools/echo.yaml --select L105"),
     ("lint --select L999", ["no lint rule 'L999'", "the codes are L001"], "lint --select L001"),
@@ -130,13 +139,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("TOOL_ENGINE_TOOLS", raising=False)
     monkeypatch.setenv("TOOL_ENGINE_RECORDS", f"sqlite:///{tmp_path}/calls.db")
     monkeypatch.setattr("sys.path", list(sys.path))
-    for folder in ("tools", "broken"):
+    for folder in ("tools", "broken", "linked"):
         (tmp_path / folder).mkdir()
     (tmp_path / "tools" / "echo.yaml").write_text(ECHO)
     (tmp_path / "tools" / "texts.yaml").write_text(GROUP)
     (tmp_path / "broken" / "broken.yaml").write_text(
         "name: broken\ndescription: It.\ntimeout: soon\n"
     )
+    for link, target in (
+        ("gone.yaml", "nowhere"),
+        ("loop", "loop"),
+        ("linked/gone.yaml", "nowhere"),
+    ):
+        (tmp_path / link).symlink_to(target)
     (tmp_path / "script.yaml").write_text("replies: [{text: 'Yes.'}]\n")
     (tmp_path / "call.json").write_text('{"message": "hi"}')
     (tmp_path / "half.json").write_text('{"tool": "echo"')

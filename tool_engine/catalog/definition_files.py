@@ -13,6 +13,7 @@ import msgspec
 
 from tool_engine.catalog.limits import MAX_BYTES
 from tool_engine.errors import DefinitionError, DefinitionProblem, ToolEngineError
+from tool_engine.named_file import explain_missing, is_broken_link
 
 SETTLE_TIME: Final = 0.02
 """Seconds for which a file must have been left alone before it counts as written. Longer than the
@@ -187,6 +188,8 @@ def read_once(path: str) -> Contents | None:
         return _read_contents(path)
     except OSError as error:
         reason = error.strerror or str(error)
+        if isinstance(error, FileNotFoundError) and is_broken_link(path):
+            reason = f"it {explain_missing(path)}; remove the link, or make what it leads to"
         raise _file_error(path, f"cannot be read: {reason}") from error
 
 
@@ -234,7 +237,8 @@ def _file_error(path: str, message: str) -> DefinitionError:
 def _folder_error(directory: str, error: OSError) -> FolderError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingFolderError(
-            f"the folder {directory!r} does not exist; create it, or change tools_directory"
+            f"the folder {directory!r} {explain_missing(directory)}; create it, or change "
+            "tools_directory"
         )
     return FolderError(
         f"the folder {directory!r} cannot be listed: {error.strerror}; its tools stay as they were"

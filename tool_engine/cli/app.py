@@ -160,8 +160,11 @@ def _enter_folder(ctx: typer.Context, folder: str) -> None:
     try:
         ctx.with_resource(contextlib.chdir(folder))
     except OSError as error:
+        from tool_engine.named_file import explain_missing, is_broken_link
+
+        cause = f"it {explain_missing(folder)}" if is_broken_link(folder) else error.strerror
         raise CommandError(
-            f"--directory: cannot enter {folder!r}: {error.strerror}; name a folder that is there",
+            f"--directory: cannot enter {folder!r}: {cause}; name a folder that is there",
             error_type="no_folder",
         ) from error
 

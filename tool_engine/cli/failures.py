@@ -59,7 +59,14 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
 
 def missing_file(text: str) -> CommandError:
     """Return the error about a path where nothing is, with what lies near it."""
+    from tool_engine.named_file import explain_missing, is_broken_link
+
     path = Path(text)
+    if is_broken_link(path):
+        return CommandError(
+            f"{text!r} {explain_missing(path)}; make the link anew, or what it leads to",
+            error_type="no_such_file",
+        )
     try:
         beside = [str(each) for each in path.parent.iterdir()]
     except OSError:

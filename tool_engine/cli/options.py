@@ -90,7 +90,9 @@ def find_origins(ctx: typer.Context) -> dict[str, str]:
 def check_path_option(path: str | None, origin: str) -> None:
     """Refuse a path of modules that is no folder with a CommandError, which says its origin."""
     if path is not None and not Path(path).is_dir():
-        state = "is not a folder" if Path(path).exists() else "does not exist"
+        from tool_engine.named_file import explain_missing
+
+        state = "is not a folder" if Path(path).exists() else explain_missing(path)
         raise CommandError(
             f"{origin}: the folder {path!r} of Python modules {state}; name another with "
             "`tool-engine --path DIR ...` or the variable TOOL_ENGINE_PATH",

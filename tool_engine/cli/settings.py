@@ -127,7 +127,9 @@ class Settings(NamedTuple):
         path = Path(self.tools)
         if path.is_dir() or self.is_without_folder:
             return self.tools
-        state = "is not a folder" if path.exists() else "does not exist"
+        from tool_engine.named_file import explain_missing
+
+        state = "is not a folder" if path.exists() else explain_missing(path)
         said = self.origin_of("tools")
         raise CommandError(
             f"{f'{said}: ' if said else ''}the tools folder {self.tools!r} {state}; name another "

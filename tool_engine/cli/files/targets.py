@@ -9,6 +9,7 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.broken import NOT_LOADED, find_errors, missing_tool, suggest_tool
 from tool_engine.cli.failures import CommandError, missing_file
 from tool_engine.cli.settings import Settings
+from tool_engine.named_file import is_broken_link
 
 
 def is_path(word: str) -> bool:
@@ -37,6 +38,8 @@ def file_of_tool(settings: Settings, name: str, *, or_broken: bool = False) -> s
             if or_broken:
                 return find_errors(name, loader.load_errors)[0][0]
             raise missing
+        if is_broken_link(name):
+            raise missing_file(name)
         raise CommandError(
             f"there is no file {name!r}, and no tool of that name in {settings.tools}"
             f"{suggest_tool(name, sources, loader.load_errors)}",
