@@ -353,3 +353,16 @@ def test_every_switch_is_checked() -> None:
         text: dict[str, Any] = {name: "false"}
         with pytest.raises(ConfigurationError, match=f"{name} must be True or False.*write False"):
             ToolEngineConfig(**text)
+
+
+@pytest.mark.parametrize("file", ["calls.db", "/tmp/calls.sqlite3", "../here/calls-1.sqlite"])
+def test_the_name_of_a_file_is_written_as_a_url(file: str) -> None:
+    """What the message writes out is taken; what is no file's name, and may be secret, is not."""
+    with pytest.raises(ConfigurationError, match="got no scheme; write sqlite:///") as error:
+        ToolEngineConfig(records=file)
+    written = str(error.value).partition("; write ")[2]
+    assert written.endswith(file)
+    assert ToolEngineConfig(records=written)
+    with pytest.raises(ConfigurationError, match=r"write it as sqlite:///shop\.db") as error:
+        ToolEngineConfig(records="hunter2@host/calls")
+    assert "hunter2" not in str(error.value)

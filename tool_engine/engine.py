@@ -52,6 +52,7 @@ from tool_engine.knowledge.store import RecordsView, ToolKnowledgeStore
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.checks.setting_kinds import check_names
 from tool_engine.model.json.copying import live
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.settings.databases import checked_sources
@@ -469,13 +470,13 @@ class ToolEngine(
                 code only are left out of both.
 
         Raises:
-            ConfigurationError: The format is unknown.
+            ConfigurationError: The format is unknown, or `names` is no list of names.
             ToolNotFoundError: A name is unknown.
         """
         if self._definitions is None:
             made = import_module("tool_engine.protocols.definition_formats").DefinitionCache
             self._definitions = made()
-        asked = None if names is None else tuple(names)
+        asked = None if names is None else check_names("names", names, "tool name")
 
         def list_tools() -> list[Tool]:
             if asked is None:
@@ -493,10 +494,10 @@ class ToolEngine(
         of a few hundred, `tool_definitions` is as good.
 
         Raises:
-            ConfigurationError: The format is unknown.
+            ConfigurationError: The format is unknown, or `names` is no list of names.
             ToolNotFoundError: A name is unknown.
         """
-        asked = None if names is None else tuple(names)
+        asked = None if names is None else check_names("names", names, "tool name")
         return await asyncio.to_thread(self.tool_definitions, format_name, asked)
 
     def execute(

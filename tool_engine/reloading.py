@@ -242,6 +242,7 @@ class Reloader:
     async def check_lock(self, names: Iterable[str] | None = None) -> list[LockState]:
         """Compare tools and groups with the lock file; see `ToolEngine.check_lock`."""
         self._require_open()
+        names = (names,) if isinstance(names, str) else names
         chosen = None if names is None else [*names]
         present = await self.list_lockable(chosen)
         known = await asyncio.to_thread(self._approvals.known)

@@ -18,6 +18,7 @@ from typing import Any, Final, Self, cast
 from tool_engine.errors import DefinitionProblem, DuplicateToolError, ToolNotFoundError
 from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.nearness import find_near
+from tool_engine.model.checks.setting_kinds import check_names
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool, ToolCategory
 
@@ -148,12 +149,12 @@ class ToolIndex:
 
     def find_by_tags(self, tags: Iterable[str]) -> list[Tool]:
         """Return the tools with all of `tags`; all tools for no tags."""
-        wanted = set(tags)
+        wanted = set(check_names("tags", tags, "tag"))
         return [tool for tool in self if wanted.issubset(tool.tags)]
 
     def find_by_any_tag(self, tags: Iterable[str]) -> list[Tool]:
         """Return the tools with at least one of `tags`."""
-        wanted = set(tags)
+        wanted = set(check_names("tags", tags, "tag"))
         return [tool for tool in self if not wanted.isdisjoint(tool.tags)]
 
     def find_by_category(self, category: ToolCategory | str) -> list[Tool]:

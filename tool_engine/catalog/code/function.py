@@ -23,6 +23,7 @@ from tool_engine.catalog.code.metadata import UnsupportedHintError, readable_hin
 from tool_engine.catalog.definition.short_form import short_form
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.model.checks.setting_kinds import check_names
 from tool_engine.model.parameter import PARAMETER_TYPES
 from tool_engine.model.settings.field_default import supplier_of
 from tool_engine.model.tool import Tool, ToolCategory
@@ -76,7 +77,7 @@ def tool_from_function(
         "name": tool_name,
         "description": description or text,
         "category": category,
-        "tags": list(tags),
+        "tags": list(check_names("tags", tags, "tag")),
         "parameters": parameters,
         "entry": {"type": "custom", "handler": tool_name},
         **definition_keys,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from os import PathLike, fspath
 from typing import Final
 
@@ -27,6 +28,22 @@ def check_name(name: str, value: object) -> None:
     """Raise `ConfigurationError` unless `value` is a text with something in it."""
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError(f"{name} must be a text that is not empty, or None, got {value!r}")
+
+
+def check_names(name: str, value: object, kind: str) -> tuple[str, ...]:
+    """Return texts in a tuple; raise `ConfigurationError` for one text, and for anything else.
+
+    Args:
+        name: Of the argument that has the texts.
+        value: The argument.
+        kind: What each text is, such as `tool name`.
+    """
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes)
+    texts: tuple[object, ...] = tuple(value) if is_list else ()  # type: ignore[arg-type]
+    if is_list and all(isinstance(text, str) for text in texts):
+        return texts  # type: ignore[return-value]
+    cure = f"; write [{value!r}]" if isinstance(value, str) else ""
+    raise ConfigurationError(f"{name} must be a list of {kind}s, got {repr(value)[:80]}{cure}")
 
 
 def check_path(name: str, value: object) -> str:

@@ -104,6 +104,9 @@ def _check_source(name: str, value: object) -> DatabaseSource:
         raise ConfigurationError(f"sources[{name!r}]: {error}") from None
 
 
+_FILE: Final = re.compile(r"[\w./-]+\.(?:db3?|sqlite3?)")
+
+
 def check_url(url: object, *, kinds: Sequence[str] = _KINDS, example: str = _EXAMPLES) -> None:
     """Refuse what is no URL of a database, or of none of the kinds.
 
@@ -119,6 +122,10 @@ def check_url(url: object, *, kinds: Sequence[str] = _KINDS, example: str = _EXA
     schemes = [name for name, kind in _SCHEMES.items() if f"{kind}:" in kinds]
     if scheme not in schemes:
         got = f"the scheme {scheme!r}{suggest_near(scheme, schemes)}" if scheme else "no scheme"
+        if not scheme:
+            # The name of a file holds no password, and may be shown.
+            is_file = "sqlite" in schemes and _FILE.fullmatch(url) is not None
+            got += f"; write sqlite:///{url}" if is_file else f"; write it as {example}"
         raise ConfigurationError(f"url must begin with {' or '.join(kinds)}, got {got}")
     if not url[len(scheme) :].startswith("://"):
         raise ConfigurationError(f"url must have :// behind its scheme, such as {example}")
