@@ -355,7 +355,7 @@ def test_every_switch_is_checked() -> None:
             ToolEngineConfig(**text)
 
 
-@pytest.mark.parametrize("file", ["calls.db", "/tmp/calls.sqlite3", "../here/calls-1.sqlite"])
+@pytest.mark.parametrize("file", ["calls.db", "/var/calls.sqlite3", "../here/calls-1.sqlite"])
 def test_the_name_of_a_file_is_written_as_a_url(file: str) -> None:
     """What the message writes out is taken; what is no file's name, and may be secret, is not."""
     with pytest.raises(ConfigurationError, match="got no scheme; write sqlite:///") as error:
