@@ -98,7 +98,8 @@ class ExecutorRegistry:
         find_call: Finds the record of a call, with its whole result, for the tool `read_result`.
         find_tool: Finds a tool by its name, for the tool `read_result`.
         find_below: Finds the tools that a call has called, for the tool `read_result`.
-        fleet: Where tools run that need a fleet; None: there is none.
+        fleet: Where tools run that need a fleet; None: there is none; empty: that is not known, as
+            where files are only checked, and none is missed before a call.
         sources: The databases of SQL tools; without any, none is missed before a call.
     """
 
@@ -109,7 +110,7 @@ class ExecutorRegistry:
         sources: Mapping[str, DatabaseSource] | None = None,
         find_tool: Callable[[str], Tool | None] | None = None,
         find_below: Callable[[str], Awaitable[frozenset[str]]] | None = None,
-        fleet: str | None = None,
+        fleet: str | None = "",
     ) -> None:
         self._sources = sources
         self._fleet = fleet
@@ -290,8 +291,9 @@ class ExecutorRegistry:
         file = tool.source or f"tool {tool.name!r}"
         words = (
             "a tool with isolation: ray needs a fleet, and the engine has none; write "
-            'ToolEngineConfig(fleet="auto") for the one that this machine belongs to, '
-            '"ray://HOST:10001" for another one, or "local" to try it here'
+            'ToolEngineConfig(fleet="auto"), or fleet = "auto" in tool-engine.toml, for the one '
+            'that this machine belongs to, "ray://HOST:10001" for another one, or "local" to try '
+            "it here"
         )
         return [DefinitionProblem(words, file=file, path="entry.config.isolation")]
 

@@ -29,6 +29,23 @@ def test_a_good_folder_is_good(command: Callable[..., Any]) -> None:
     assert "echo.yaml: ok: echo 1.0.0" in verbose
 
 
+def test_a_tool_of_a_fleet(command: Callable[..., Any], tools: Path) -> None:
+    """Whether an engine has a fleet is its settings' affair: the file is right in itself."""
+    entry = "{type: custom, handler: 'json:dumps', config: {isolation: ray, max_workers: 2}}"
+    write(
+        tools,
+        "far.yaml",
+        "name: far\ndescription: x\nparameters:\n"
+        "  - {name: obj, type: string, required: true, description: x}\n"
+        f"entry: {entry}\n",
+    )
+    assert command("validate").out.startswith("4 files checked, 4 valid")
+    assert "far" in [tool["name"] for tool in command("list", "--json").json["tools"]]
+    assert command("lock").code == 0
+    ended = command("call", "far", "obj=x")
+    assert (ended.code != 0, 'fleet = "auto" in tool-engine.toml' in ended.err) == (True, True)
+
+
 def test_every_error_of_every_file_has_its_place(command: Callable[..., Any], tools: Path) -> None:
     """U23: all problems of a file at once, each with file, line, column, path and cure; exit 1."""
     bad = write(
