@@ -32,6 +32,10 @@ _ENDS: Final[list[signal.Signals]] = [
 CALLS_CANCELLED: Final = "the running calls were cancelled"
 _PATIENCE: Final = 1.0
 """Seconds that a shutdown may still take after a second signal."""
+_LAST_PATIENCE: Final = 5.0
+"""Seconds that a server may still take after a second signal, to write how its tasks ended."""
+_SECOND: Final = 2
+_hurries: Final[list[Callable[[], object]]] = []
 _SIGNALLED: Final = EXIT_INTERRUPTED - signal.SIGINT
 """Added by shells to a signal's number in the exit code of the process."""
 
@@ -262,6 +266,19 @@ def run_until_interrupted(
         return error.exit_code
 
 
+@contextlib.contextmanager
+def hurried_by(hurry: Callable[[], object]) -> Iterator[None]:
+    """Have a second signal call `hurry`, which ends what the first one lets end; a third cuts off.
+
+    What must be written, such as how tasks have ended, has some seconds for that.
+    """
+    _hurries.append(hurry)
+    try:
+        yield
+    finally:
+        _hurries.remove(hurry)
+
+
 def hurry_after_signal(loop: asyncio.AbstractEventLoop, again: Callable[[], object]) -> None:
     """After a second signal, call `again` if the cancellation takes long.
 
@@ -281,6 +298,11 @@ async def _run_interruptible(command: Coroutine[Any, Any, int]) -> int:
 
     def interrupt(number: signal.Signals) -> None:
         came.append(number)
+        if len(came) == _SECOND and _hurries:
+            for hurry in _hurries:
+                hurry()
+            loop.call_later(_LAST_PATIENCE, interrupt, number)
+            return
         if len(came) > 1:
             hurry_after_signal(loop, partial(interrupt, number))
         if len(came) > 1 or task is None or not task.cancel():
