@@ -169,3 +169,17 @@ async def test_a_session_hears_of_it_too(world: World) -> None:
     await list_it_no_more(world, Path())
     assert (await call).error_type == "tool_not_found"
     assert world.queue.pending_approvals == []
+
+
+async def test_those_that_would_share_its_run_end_too(world: World) -> None:
+    shared = {"effect": "read", "concurrency": {"collision": "single_flight", "key": "tool"}}
+    world.source.items = [definition("hold"), definition("leaves", **shared)]
+    await world.engine.add_source(world.source)
+    holding = await world.begin_call("hold", "running")
+    calls = [await world.begin_call("leaves", state) for state in ("queued", "sharing")]
+    await list_it_no_more(world, Path())
+    assert [(await each).error_type for each in calls] == ["tool_not_found"] * 2
+    assert not holding.done()
+    world.source.go_on.set()
+    await holding
+    assert world.engine.controller.snapshot().metrics.active == 0
