@@ -118,18 +118,15 @@ async def make(url: str, service: Service, tmp_path: Path) -> AsyncIterator[Make
     """Makes an engine with a tool in the bucket `ai`, which two may use in all."""
     made: list[ToolEngine] = []
 
-    def make_engine(**fields: Any) -> ToolEngine:
+    def make_engine(concurrency: dict[str, Any] | None = None, **fields: Any) -> ToolEngine:
         cluster = {"revision": 1, "bucket_limits": {"ai": 2}, "lease_ttl": TTL, **fields}
-        concurrency = ConcurrencyConfig(
-            max_concurrent=50,
-            queue_timeout=None,
-            cluster=ClusterConfig(**{"url": url, **cluster}),
-        )
+        own = concurrency or {"max_concurrent": 50, "queue_timeout": None}
+        limits = ConcurrencyConfig(cluster=ClusterConfig(**{"url": url, **cluster}), **own)
         engine = ToolEngine(
             ToolEngineConfig(
                 tools_directory=str(tmp_path), process=f"p{len(made)}", close_timeout=0.1
             ),
-            concurrency=concurrency,
+            concurrency=limits,
         )
         engine.tool(name="work", concurrency={"bucket": "ai"})(service.work)
         made.append(engine)

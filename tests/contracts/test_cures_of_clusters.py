@@ -29,7 +29,7 @@ from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.saved_state import save_state
 from tool_engine.cli.app import run
-from tool_engine.errors import ConfigurationError
+from tool_engine.errors import ConfigurationError, EngineClosedError
 
 NEXT = (
     "admission/cluster/cluster_limits.py: give the new limits revision …, or take those that there "
@@ -64,6 +64,7 @@ ALONE = (
 LOOKING = "admission/cluster/looking.py: "
 ELSEWHERE = f"{LOOKING}start it, or give another URL"
 LATER = f"{LOOKING}ask again once it does"
+ANEW = "admission/cluster/member.py: make a new one"
 COMMAND = "cli/serving/cluster_command.py: "
 NAMED = (
     f"{COMMAND}give its database with `tool-engine --cluster URL ...`, the variable "
@@ -74,7 +75,7 @@ REACHED = (
     "admission/cluster/outage.py: see that it runs and can be reached, or set on_unavailable to "
     "'local'"
 )
-OF_LOOKS = {ELSEWHERE, LATER, NAMED, MADE, REACHED}
+OF_LOOKS = {ANEW, ELSEWHERE, LATER, NAMED, MADE, REACHED}
 OF_SETTINGS = {A_URL, LONGER, ALONE}
 TRIED = {NEXT, PRIMARY, DIRECT, RIGHTS, ANOTHER, START, AGAIN, CALL_AGAIN, *OF_SETTINGS, *OF_LOOKS}
 LIMITS = ClusterLimits(1, buckets={"ai": 2})
@@ -171,6 +172,12 @@ async def test_looking_at_a_cluster(
                 await view.snapshot()
         assert names_cure(LATER, str(raised.value)), raised.value
         assert (await view.snapshot()).processes[0].process == "web-1"
+    with pytest.raises(EngineClosedError) as closed:
+        await view.snapshot()
+    assert names_cure(ANEW, str(closed.value)), closed.value
+    async with ToolEngine(config, concurrency=ConcurrencyConfig(cluster=cluster)) as engine:
+        assert engine.cluster is not None
+        assert (await engine.cluster.snapshot()).processes[-1].process == "web-1"
 
 
 @pytest.mark.parametrize("on_unavailable", ["refuse", "local"])

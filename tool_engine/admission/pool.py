@@ -387,8 +387,8 @@ class SlotPool:
         """End a wait whose time is over."""
         self.timed_out_in_queue += 1
         self.timed_out += 1
+        delay = refusal.find_delay(waiter, self.clock())
         self.leave(waiter)
-        delay = waiter.lane.delay_of(waiter, self.clock())
         if delay > 0:
             error: AdmissionError = refusal.still_too_fast(waiter, delay)
         else:

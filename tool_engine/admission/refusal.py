@@ -134,6 +134,13 @@ def make_superseded_error(request: AdmissionRequest) -> AdmissionError:
     )
 
 
+def find_delay(waiter: Waiter, now: float) -> float:
+    """Return for how many seconds rates and pauses let a call not start, also shared ones."""
+    delay: float = waiter.lane.delay_of(waiter, now)
+    lease = waiter.lane.bucket.lease
+    return delay if delay > 0 or lease is None else lease.desk.source.find_delay(waiter)
+
+
 def too_fast(waiter: Waiter, delay: float) -> AdmissionError:
     """Rate or pause allow no call now, and the strategy is not to wait."""
     return RateLimitedError(
@@ -230,7 +237,7 @@ def to_wait(
     lane: Lane = waiter.lane
     bucket = lane.bucket
     if config.strategy == "reject":
-        delay = lane.delay_of(waiter, now)
+        delay = find_delay(waiter, now)
         if delay > 0:
             return too_fast(waiter, delay)
         return no_room(lane, used, config.max_concurrent, wait)
@@ -260,8 +267,11 @@ def _describe_breaker(lane: Lane, breaker: CircuitBreaker) -> str:
 
 
 def _describe_pace(waiter: Waiter) -> str:
-    lane = waiter.lane
-    rates = " and ".join(str(throttle.rate) for throttle in lane.throttles)
+    lane, lease = waiter.lane, waiter.lane.bucket.lease
+    throttles = list(lane.throttles)
+    if lease is not None and lease.throttle is not None:
+        throttles.append(lease.throttle)
+    rates = " and ".join(dict.fromkeys(str(throttle.rate) for throttle in throttles))
     if lane.bucket.paused_until is not None or not rates:
         return f"the pause of bucket {lane.bucket.name!r}"
     return f"the rate of {rates} in bucket {lane.bucket.name!r}"

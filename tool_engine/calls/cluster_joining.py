@@ -14,6 +14,7 @@ from tool_engine.errors import MissingExtraError
 from tool_engine.model.settings.cluster import ClusterConfig
 
 _ROOM: Final = "tool_engine.admission.cluster"
+_LONGEST_NAME: Final = 100
 
 
 def make_cluster_controller(
@@ -40,8 +41,9 @@ def make_cluster_controller(
             "limits of a cluster need PostgreSQL: pip install 'tool-engine[postgres]'"
         ) from error
     limits = import_module(f"{_ROOM}.cluster_limits").limits_of(config, cluster)
-    # Names are for people: two processes may have the same one.
-    unique = f"{process}#{secrets.token_hex(4)}"
+    # Names are for people: two processes may have the same one, and a long one is cut.
+    shown = process[:_LONGEST_NAME].encode(errors="replace").decode().replace("\0", "?")
+    unique = f"{shown}#{secrets.token_hex(4)}"
     made: Any = controllers.ClusterController(
         config,
         member(

@@ -187,6 +187,10 @@ class LeaseSource(Protocol):
         """Note that a call that has asked waits no more."""
 
     @abstractmethod
+    def find_delay(self, waiter: Any) -> float:
+        """Return for how many seconds shared rates let a call not start; 0.0: none holds it up."""
+
+    @abstractmethod
     def give_back(self, resource: str, units: int) -> None:
         """Take units back that were on lease, and are wanted elsewhere."""
 

@@ -119,6 +119,9 @@ class Member:
         self._shared.asked = [each for each in self._shared.asked if each[3] is not waiter]
         self._shared.look_later()
 
+    def find_delay(self, waiter: Any) -> float:
+        return 0.0
+
     def give_back(self, resource: str, units: int) -> None:
         self.units[resource.removeprefix("bucket:")] -= units
         self._shared.look_later()

@@ -22,7 +22,7 @@ from tool_engine.admission.cluster.effects import (
 from tool_engine.admission.cluster.holder import Holder
 from tool_engine.admission.cluster.lease_messages import Hello, Message, Note, Sync
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.settings.concurrency import BreakerPolicy
+from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 
 AI = "bucket:ai"
 LIMITS = ClusterLimits(1, buckets={"ai": 2}, breakers={"llm": BreakerPolicy(1, 5.0)})
@@ -428,3 +428,20 @@ def test_call_that_asks_does_not_wait_for_a_process_that_never_answers() -> None
     assert pair.waits == [("b", 2)]
     pair.do(b, b.tick(0.62), 0.62)
     assert pair.waits == [("b", 2)]
+
+
+def test_a_rate_that_holds_a_call_up_says_for_how_long() -> None:
+    """From the end of the period of the start that counts; of one not reported, a period."""
+    limits = ClusterLimits(1, rates={"ai": ToolRate(1, 5.0)})
+    pair = Pair("a", "b", limits=limits)
+    a, b = pair.holders["a"], pair.holders["b"]
+    rate = "rate:ai"
+    assert pair.do(a, a.ask(1, {rate: 1}, 1.0), 1.0) == [Start(1)]
+    pair.do(a, a.tick(2.6), 2.6)
+    pair.do(b, b.ask(1, {rate: 1}, 2.6), 2.6)
+    entry = b.waiting[1].entry
+    assert 0.0 < b.signs.find_delay(entry, 2.6) <= 5.0
+    assert b.signs.find_delay(entry, 3.6) == pytest.approx(b.signs.find_delay(entry, 2.6) - 1.0)
+    pair.do(b, b.tick(8.0), 8.0)
+    assert list(b.running) == [1]
+    assert b.signs.rates == {}

@@ -98,6 +98,12 @@ class Books:
             until = now + self.limits.period_of(resource)
             self.cooling.setdefault(resource, deque()).append((until, starts))
 
+    def find_delay(self, resource: str, now: float) -> float:
+        """Return for how many seconds at least no further call of a full rate may start."""
+        row = self.cooling.get(resource)
+        # Of a start that was granted, and is not reported, the period has not begun.
+        return row[0][0] - now if row else self.limits.period_of(resource)
+
     def end_cooling(self, now: float) -> bool:
         """Forget starts whose period is over; return whether there were any."""
         ended = False

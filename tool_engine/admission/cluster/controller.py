@@ -99,10 +99,16 @@ class ClusterController(ToolConcurrencyController):
         super().attach(user)
         self.member.on_lost = user.end_lost
 
+    def close(self) -> None:
+        """Give no more slots, and end the wait for the cluster."""
+        super().close()
+        self.member.end()
+
     async def open(self) -> None:
         """Join the cluster.
 
         Raises:
+            EngineClosedError: It was closed meanwhile.
             ConfigurationError: It does not take this process.
             ClusterUnavailableError: Its database has not answered, and calls cannot do without.
         """

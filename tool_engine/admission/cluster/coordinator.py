@@ -572,8 +572,8 @@ class Coordinator:
     def _view_state(self, life: Life, now: float) -> State:
         counts = self.line_up.counts
         wanted = frozenset(r for r in life.accounts if self._is_wanted(life.name, r))
-        own = (r for r in life.accounts if r in self.blocked and life.name in counts.get(r, ()))
-        short = frozenset(own)
+        held_up_by = {r for r in self.blocked if life.name in counts.get(r, ())}
+        short = frozenset(held_up_by & life.accounts.keys())
         life.informed = wanted
         life.confirmed.note_state(wanted, short, self.heard)
         life.confirmed.pressed = life.confirmed.find_open(self._asked)
@@ -594,4 +594,5 @@ class Coordinator:
                 if entry.owner == life.name and entry.told_at is not None
             ),
             confirm=bool(life.confirmed.pressed),
+            rates={r: self.books.find_delay(r, now) for r in held_up_by if is_rate(r)},
         )

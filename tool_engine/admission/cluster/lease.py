@@ -150,17 +150,22 @@ class Lease:
         if isinstance(above, ToolLine) and above.counts.is_shared:
             return (
                 f"rate or breaker of tool {above.counts.name!r} are shared with other processes: "
-                "it starts when its turn has come among all"
+                f"it starts when its turn has come among all{self._describe_delay(waiter)}"
             )
         if self.throttle is not None:
             return (
                 f"the rate of bucket {bucket.name!r} ({self.throttle.rate}) is shared with other "
                 "processes: it starts when its turn has come among all"
+                f"{self._describe_delay(waiter)}"
             )
         return (
             f"the breaker of bucket {bucket.name!r} is shared with other processes, and it asks "
             "whether it may try the service"
         )
+
+    def _describe_delay(self, waiter: Waiter) -> str:
+        delay = self.desk.source.find_delay(waiter)
+        return f", and the next call in {delay:.2f} s at the earliest" if delay else ""
 
     def note_waiter(self, waiter: Waiter) -> None:
         """Take note of a call that has come to wait."""

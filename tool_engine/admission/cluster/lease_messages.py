@@ -173,6 +173,7 @@ class State(msgspec.Struct, frozen=True):
         revision: That of the cluster's limits.
         waits: Which of its tickets that ask have to wait.
         confirm: Others wait to hear that it has nothing idle of what is wanted.
+        rates: Rates that hold up its own tickets: seconds until one more call may start.
     """
 
     at: tuple[int, int]
@@ -186,6 +187,7 @@ class State(msgspec.Struct, frozen=True):
     revision: int
     waits: tuple[int, ...] = ()
     confirm: bool = False
+    rates: dict[str, float] = {}
 
 
 class Reply(msgspec.Struct, frozen=True, tag="reply"):

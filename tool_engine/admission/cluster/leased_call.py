@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from tool_engine.admission.cluster.lease_messages import AHEAD, IN_LINE, Ticket
+from tool_engine.admission.cluster.lease_messages import AHEAD, IN_LINE, RETURNS, Ticket
 from tool_engine.admission.cluster.line_up import Entry
+from tool_engine.admission.request import shorten_value
+from tool_engine.interfaces.lease_source import Needs
 
 Probe = tuple[str, int] | None
 """A breaker that a call tries, and in which generation."""
@@ -35,6 +38,27 @@ class Call:
         # All that wait now came after a call that got its units without waiting.
         is_ahead = self.place is None or is_fair
         self.entry.standing = AHEAD if is_ahead else IN_LINE
+
+
+def make_entry(process: str, number: int, waiter: Any, needs: Needs, *, is_strict: bool) -> Entry:
+    """Return what waits in line for a call of a controller.
+
+    Args:
+        process: Whose call it is.
+        number: Of the call.
+        waiter: The controller's own.
+        needs: What it needs of other processes.
+        is_strict: It is refused if it has to wait.
+    """
+    request = waiter.request
+    standing = RETURNS if waiter.resumes is not None else IN_LINE
+    if standing is IN_LINE and request.parent is not None:
+        standing = AHEAD
+    entry = Entry("", process, number, needs.units, 0, 0.0, standing, request.priority)
+    share = shorten_value(request.key or "")
+    entry.share, entry.asks, entry.breaker = share, is_strict, needs.breaker
+    entry.limits, entry.policy = needs.limits, needs.policy
+    return entry
 
 
 def make_ticket(call: Call) -> Ticket:

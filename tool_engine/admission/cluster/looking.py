@@ -9,7 +9,7 @@ from typing import Any
 from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN
 from tool_engine.admission.cluster.breakers import ClusterBreaker
 from tool_engine.admission.cluster.cluster_database import LOST, read_state
-from tool_engine.admission.cluster.cluster_limits import name_definition
+from tool_engine.admission.cluster.cluster_limits import is_rate, name_definition
 from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.admission.cluster.member import ClusterMember
@@ -134,6 +134,7 @@ class ClusterView:
 
         Raises:
             ClusterUnavailableError: The database does not answer.
+            EngineClosedError: The engine is closed.
         """
         state, now = await self._read_state()
         return view_cluster(self._member.cluster, state, now)
@@ -143,6 +144,7 @@ class ClusterView:
 
         Raises:
             ClusterUnavailableError: The database does not answer.
+            EngineClosedError: The engine is closed.
         """
         state, now = await self._read_state()
         place = self._member.find_ticket(call_id)
@@ -165,6 +167,9 @@ class ClusterView:
             if resource in life.accounts and life.accounts[resource].out
         ]
         held = f"; held by {', '.join(sorted(holders))}" if holders else ""
+        if is_rate(resource):
+            delay = state.books.find_delay(resource, now)
+            held += f"; it lets the next call through in {max(0.0, delay):.2f} s at the earliest"
         gated = "; the server was started anew, and all say first what they hold"
         is_gated = gated if state.is_gated(now) else ""
         return f"number {len(ahead) + 1} for {resource} in the cluster{behind}{held}{is_gated}"

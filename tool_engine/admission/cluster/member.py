@@ -33,23 +33,24 @@ from tool_engine.admission.cluster.effects import (
     Wait,
 )
 from tool_engine.admission.cluster.lease_messages import (
-    AHEAD,
-    IN_LINE,
-    RETURNS,
     Message,
     Note,
     Sync,
     decode_message,
 )
-from tool_engine.admission.cluster.line_up import Entry
+from tool_engine.admission.cluster.leased_call import make_entry
 from tool_engine.admission.cluster.outage import ON_UNAVAILABLE, Outage
 from tool_engine.admission.cluster.process_holder import ProcessHolder
 from tool_engine.admission.cluster.saved_state import save_state
 from tool_engine.admission.cluster.shared_row import SharedRow
 from tool_engine.admission.cluster.stand_in import StandIn
-from tool_engine.admission.request import shorten_value
 from tool_engine.clock import read_uptime
-from tool_engine.errors import AdmissionError, ClusterUnavailableError, ConfigurationError
+from tool_engine.errors import (
+    AdmissionError,
+    ClusterUnavailableError,
+    ConfigurationError,
+    EngineClosedError,
+)
 from tool_engine.interfaces.lease_source import LeaseHolder, Needs
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.settings.concurrency import BreakerPolicy
@@ -128,6 +129,7 @@ class ClusterMember:
         """Hears of other limits than this process knew."""
         self.on_lost: Callable[[Collection[Any]], object] = list
         """Hears of slots whose units others may have by now."""
+        self._is_over = False
         self.refusal: ConfigurationError | None = None
         """Why the cluster does not take this process; None: it does."""
         self._sure_until = math.inf
@@ -174,16 +176,13 @@ class ClusterMember:
         self._count += 1
         number = self._numbers[waiter] = self._count
         self._waiters[number] = waiter
-        request = waiter.request
-        standing = RETURNS if waiter.resumes is not None else IN_LINE
-        if standing is IN_LINE and request.parent is not None:
-            standing = AHEAD
-        process = self._holder.process
-        entry = Entry("", process, number, needs.units, 0, 0.0, standing, request.priority)
-        share = shorten_value(request.key or "")
-        entry.share, entry.asks, entry.breaker = share, is_strict, needs.breaker
-        entry.limits, entry.policy = needs.limits, needs.policy
+        entry = make_entry(self._holder.process, number, waiter, needs, is_strict=is_strict)
         self._do_later(partial(self._holder.ask_for, entry))
+
+    def find_delay(self, waiter: Any) -> float:
+        """Return for how many seconds shared rates let a call not start; 0.0: none holds it up."""
+        call = self._holder.waiting.get(self._numbers.get(waiter, 0))
+        return 0.0 if call is None else self._holder.signs.find_delay(call.entry, read_uptime())
 
     def withdraw(self, waiter: Any) -> None:
         """Note that a call that has asked waits no more."""
@@ -338,22 +337,36 @@ class ClusterMember:
 
     # What the engine asks.
 
+    def end(self) -> None:
+        """Take no part from now on, and end the wait in `join`."""
+        self._is_over = True
+        self._heard.set()
+
+    def check_open(self) -> None:
+        """Raise `EngineClosedError` once it takes no part any more."""
+        if self._is_over:
+            raise EngineClosedError("the engine is closed; make a new one")
+
     async def join(self, seconds: float) -> bool:
         """Wait until the coordinator has answered; False: it has not within that time.
 
         Raises:
             ConfigurationError: The cluster does not take this process.
+            EngineClosedError: The engine was closed.
         """
+        self.check_open()
         self._start_running()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._heard.wait()
+        self.check_open()
         if self.refusal is not None:
             raise self.refusal
         return self._heard.is_set()
 
     async def read_state(self) -> Found:
         """Read what stands in the database; raises what its connection does."""
+        self.check_open()
         return await self._connection.read()
 
     def find_ticket(self, call_id: str) -> tuple[str, int] | None:

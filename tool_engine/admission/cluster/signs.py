@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tool_engine.admission.cluster.coordinator import LOOK_EVERY
 from tool_engine.admission.cluster.effects import Effect, PauseUntil, TurnBreaker
 from tool_engine.admission.cluster.lease_messages import BreakerView, State
 from tool_engine.admission.cluster.line_up import Entry
@@ -14,12 +15,14 @@ CLOSED: Final = BreakerView(0)
 class Signs:
     """The pauses and breakers of a cluster, as one process knows them."""
 
-    __slots__ = ("breakers", "paused")
+    __slots__ = ("breakers", "paused", "rates")
 
     def __init__(self) -> None:
         self.paused: dict[str, float] = {}
         """Until when no call of a resource may start, on this process's clock."""
         self.breakers: dict[str, BreakerView] = {}
+        self.rates: dict[str, float] = {}
+        """Until when a rate holds calls of this process up, on its clock."""
 
     def find(self, breaker: str) -> BreakerView:
         """Return how a breaker stands."""
@@ -42,6 +45,12 @@ class Signs:
         self.paused[resource] = until
         return [PauseUntil(resource, until)]
 
+    def find_delay(self, entry: Entry, now: float) -> float:
+        """Return for how many seconds rates let a call not start; 0.0: none holds it up."""
+        found = [self.rates[resource] - now for resource in entry.units if resource in self.rates]
+        # It holds until the next state says otherwise: others may come first.
+        return max((max(each, LOOK_EVERY) for each in found), default=0.0)
+
     def end_pauses(self, now: float) -> None:
         """Forget the pauses that are over."""
         for resource, until in list(self.paused.items()):
@@ -58,6 +67,7 @@ class Signs:
         effects: list[Effect] = []
         for resource, left in state.pauses.items():
             effects += self.pause(resource, now + left, now)
+        self.rates = {resource: now + left for resource, left in state.rates.items()}
         for name, view in state.breakers.items():
             known = self.breakers.get(name)
             if known is None or known.generation != view.generation:

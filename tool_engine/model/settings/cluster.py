@@ -22,6 +22,11 @@ KEYS: Final = ("conversation_id", "caller_id", "workflow_id", "caller_type")
 """The fields of a caller that calls may share."""
 _UNAVAILABLE: Final = ("refuse", LOCAL)
 _EXAMPLE: Final = "postgresql://user:${env:PASSWORD}@host/coordination"
+_LEAST_GRACE: Final = 0.01
+_LONGEST: Final = 86_400.0
+"""Seconds: what must be waited for after a crash is no more than a day."""
+_LONGEST_NAME: Final = 100
+"""Characters of what stands in the one row that each message writes anew."""
 _LEAST_TTL: Final = 3.0
 """Times the grace: a process is silent for a third of the ttl before it is in doubt."""
 
@@ -65,14 +70,38 @@ class ClusterConfig(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=K
             check_choice("a name in cluster.key_limits", kind, KEYS)
         settle(self, "bucket_rates", read_rates(self.bucket_rates))
         settle(self, "breakers", read_policies("breakers", self.breakers, BreakerPolicy))
+        _check_texts("cluster.name", self.name)
+        for field in ("bucket_limits", "bucket_rates", "breakers"):
+            _check_texts(f"a name in cluster.{field}", *getattr(self, field))
         for field in ("session_grace", "lease_ttl", "idle_time"):
-            check_timeout(f"cluster.{field}", getattr(self, field))
+            seconds = getattr(self, field)
+            check_timeout(f"cluster.{field}", seconds)
+            if seconds > _LONGEST:
+                raise ConfigurationError(
+                    f"cluster.{field} must be at most {_LONGEST:.0f} s, got {seconds!r}"
+                )
+        if self.session_grace < _LEAST_GRACE:
+            raise ConfigurationError(
+                f"cluster.session_grace must be at least {_LEAST_GRACE} s, "
+                f"got {self.session_grace!r}"
+            )
         if self.lease_ttl < _LEAST_TTL * self.session_grace:
             raise ConfigurationError(
                 f"cluster.lease_ttl ({self.lease_ttl:g} s) must be at least three times "
                 f"session_grace ({self.session_grace:g} s); raise it, or lower the grace"
             )
         check_choice("cluster.on_unavailable", self.on_unavailable, _UNAVAILABLE)
+
+
+def _check_texts(what: str, *values: str) -> None:
+    """Raise `ConfigurationError` for what cannot stand in the database, or makes its row large."""
+    for value in values:
+        is_writable = value == value.encode(errors="ignore").decode() and "\0" not in value
+        if not is_writable or len(value) > _LONGEST_NAME:
+            raise ConfigurationError(
+                f"{what} must be a text of at most {_LONGEST_NAME} characters, without a zero "
+                f"character or one half of a surrogate pair, got {value[:_LONGEST_NAME]!a}"
+            )
 
 
 class ClusterURL(str):
