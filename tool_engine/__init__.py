@@ -1,11 +1,16 @@
 """A declarative tool engine for LLM agents: the public names."""
 
+from __future__ import annotations
+
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from tool_engine.late_names import find_later
 
+TYPE_CHECKING = False
+# The command line starts by way of this module, and is quiet at Ctrl-C only behind it.
 if TYPE_CHECKING:
+    from typing import Any
+
     from tool_engine.admission.announcing import SlotEvent
     from tool_engine.admission.bridge import ControllerBridge
     from tool_engine.admission.controller import ToolConcurrencyController

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False
+# `tool_engine` imports this before anything else, and typing takes longer than all of that.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
 
 def find_later(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:

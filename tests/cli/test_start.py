@@ -46,6 +46,31 @@ def test_the_installed_program() -> None:
     assert ended.stdout.startswith("tool-engine ")
 
 
+def test_nothing_is_loaded_before_ctrl_c_is_heard() -> None:
+    """What is imported before `main` takes no time: a traceback would be shown until then."""
+    root = str(Path(__file__).parents[2])
+    # Without what an environment's own hooks import.
+    script = f"""if True:
+        import sys
+        sys.path.append({root!r})
+        before = set(sys.modules)
+        import tool_engine.cli.start
+        print(*sorted(set(sys.modules) - before))
+    """
+    ended = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert set(ended.stdout.split()) <= {
+        *("__future__", "importlib", "importlib._abc", "importlib._bootstrap", "warnings"),
+        *("importlib._bootstrap_external", "tool_engine"),
+        *("tool_engine.cli", "tool_engine.cli.start", "tool_engine.late_names"),
+    }
+
+
 @pytest.mark.parametrize("module", ["tool_engine.cli.app", "tool_engine.cli.files.list_command"])
 def test_ctrl_c_while_it_starts(module: str) -> None:
     """Libraries are still being loaded, for all commands or for this one: 130 and no word."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Final, NoReturn
+
+TYPE_CHECKING = False
+# Until `main` begins, Ctrl-C ends in a traceback: nothing is imported here that takes time.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Final, NoReturn
 
 _INTERRUPTED: Final = 130
 
