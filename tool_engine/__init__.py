@@ -9,8 +9,6 @@ from tool_engine.late_names import find_later
 TYPE_CHECKING = False
 # The command line starts by way of this module, and is quiet at Ctrl-C only behind it.
 if TYPE_CHECKING:
-    from typing import Any
-
     from tool_engine.admission.announcing import SlotEvent
     from tool_engine.admission.bridge import ControllerBridge
     from tool_engine.admission.controller import ToolConcurrencyController
@@ -379,7 +377,7 @@ _MODULES = {
 _find = find_later(__name__, _MODULES)
 
 
-def _find_name(name: str) -> Any:
+def _find_name(name: str) -> object:
     if name == "__version__":
         # Looked up when it is asked for: it takes longer than most modules of ours.
         return import_module("importlib.metadata").version("tool-engine")

@@ -136,12 +136,13 @@ def test_package_is_names_only() -> None:
     assert isinstance(docstring, ast.Expr)
     others = [node for node in rest if not isinstance(node, ast.Import | ast.ImportFrom)]
     assert [ast.unparse(node).partition("\n")[0].partition(" =")[0] for node in others] == [
+        "TYPE_CHECKING",
         "if TYPE_CHECKING:",
         "__all__",
         "_MODULES",
         "'Module -> its public names, loaded at their first use: `--help` needs none.'",
         "_find",
-        "def _find_name(name: str) -> Any:",
+        "def _find_name(name: str) -> object:",
         "if not TYPE_CHECKING:",
         "def __dir__() -> list[str]:",
     ]
