@@ -90,6 +90,20 @@ _MCP: Final = "mcp_tool"
 _log = get_logger(__name__)
 
 
+def find_missing_fleet(tool: Tool) -> list[DefinitionProblem]:
+    """Return the problem of a tool that needs a fleet, where there is none."""
+    config = tool.implementation_config.get("config")
+    if not isinstance(config, dict) or config.get("isolation") != "ray":
+        return []
+    words = (
+        "a tool with isolation: ray needs a fleet, and the engine has none; write "
+        'ToolEngineConfig(fleet="auto"), or fleet = "auto" in tool-engine.toml, for the one that '
+        'this machine belongs to, "ray://HOST:10001" for another one, or "local" to try it here'
+    )
+    file = tool.source or f"tool {tool.name!r}"
+    return [DefinitionProblem(words, file=file, path="entry.config.isolation")]
+
+
 class ExecutorRegistry:
     """The executors by tool; each is made once and closed at the end.
 
@@ -284,18 +298,7 @@ class ExecutorRegistry:
         return is_one and _name_handler(entry, tool) not in self._registered
 
     def _check_fleet(self, tool: Tool) -> list[DefinitionProblem]:
-        """Return the problem of a tool that needs a fleet where there is none."""
-        config = tool.implementation_config.get("config", {})
-        if self._fleet is not None or config.get("isolation") != "ray":
-            return []
-        file = tool.source or f"tool {tool.name!r}"
-        words = (
-            "a tool with isolation: ray needs a fleet, and the engine has none; write "
-            'ToolEngineConfig(fleet="auto"), or fleet = "auto" in tool-engine.toml, for the one '
-            'that this machine belongs to, "ray://HOST:10001" for another one, or "local" to try '
-            "it here"
-        )
-        return [DefinitionProblem(words, file=file, path="entry.config.isolation")]
+        return find_missing_fleet(tool) if self._fleet is None else []
 
     def check_key(self) -> str:
         """Return what `check` depends on beside the tool: same key, same answers."""

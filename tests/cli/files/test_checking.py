@@ -39,7 +39,10 @@ def test_a_tool_of_a_fleet(command: Callable[..., Any], tools: Path) -> None:
         "  - {name: obj, type: string, required: true, description: x}\n"
         f"entry: {entry}\n",
     )
-    assert command("validate").out.startswith("4 files checked, 4 valid")
+    ended = command("validate")
+    assert ended.code == 0
+    assert "4 files checked, 4 valid" in ended.out
+    assert 'fleet = "auto" in tool-engine.toml' in ended.out
     assert "far" in [tool["name"] for tool in command("list", "--json").json["tools"]]
     assert command("lock").code == 0
     ended = command("call", "far", "obj=x")

@@ -22,6 +22,7 @@ from tool_engine.cli.files.report_formats import (
 )
 from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
 from tool_engine.cli.settings import Settings
+from tool_engine.executors.executor_registry import ExecutorRegistry, find_missing_fleet
 from tool_engine.mcp_servers.surroundings import list_obstacles
 
 _INVALID: Final = "invalid"
@@ -99,6 +100,12 @@ def _check_all(settings: Settings, paths: Sequence[str]) -> list[Checked]:
     for each in checked:
         for server in each.servers if not each.problems else ():
             each.warnings += list_obstacles(server)
+    if settings.read_file("fleet") is None:
+        # Right in itself: which engine loads it is not known.
+        registry = ExecutorRegistry()
+        for each in checked:
+            tools = filter(registry.is_python, each.tools)
+            each.warnings += [str(lack) for tool in tools for lack in find_missing_fleet(tool)]
     if isinstance(servers, tuple) and not paths and settings.file is not None:
         found = Checked(settings.file.file, list(servers))
         for server in servers:
