@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.effort import share_of
 from tool_engine import ToolEngine, ToolEngineEvent, ToolExecutionResult
-from tool_engine.calls import ending
+from tool_engine.calls import ending, plain_events
 from tool_engine.interfaces import EventCallback
 from tool_engine.model.event import ShownResult
 from tool_engine.redaction import remember_secret
@@ -32,12 +32,27 @@ _VALUES = st.recursive(
 TABLE = [{"id": number, "name": f"customer {number}"} for number in range(200)]
 
 
-async def ends_of(value: Any, listener: EventCallback) -> Any:
-    """The output of a call whose tool returns `value`, and whose end `listener` hears."""
+async def ends_of(value: Any, listener: EventCallback, *, is_short: bool = True) -> Any:
+    """The output of a call whose tool returns `value`, and whose end `listener` hears.
+
+    Args:
+        value: What the tool returns.
+        listener: Hears it.
+        is_short: Whether it is not the first call of its tool, so that it may take the short way.
+    """
+
+    async def give() -> Any:
+        return value
+
     async with ToolEngine() as engine:
+        engine.register_tool({"name": "give", "description": "Gives."}, give)
+        if is_short:
+            await engine.execute("give")
         engine.subscribe(listener, "execution_completed")
-        engine.register_tool({"name": "give", "description": "Gives."}, lambda: value)
         return (await engine.execute("give")).output
+
+
+both_ways = pytest.mark.parametrize("is_short", [True, False], ids=["short", "steps"])
 
 
 def shown_of(event: ToolEngineEvent) -> ToolExecutionResult:
@@ -46,11 +61,12 @@ def shown_of(event: ToolEngineEvent) -> ToolExecutionResult:
     return event.execution_result
 
 
-async def test_what_a_late_reader_sees_is_what_an_early_one_saw() -> None:
+@both_ways
+async def test_what_a_late_reader_sees_is_what_an_early_one_saw(is_short: bool) -> None:
     """An event shows the output as it was returned, whatever the program did to it since."""
     value = {"rows": [{"name": "Ada"}], "api_key": "very secret"}
     late: list[ToolEngineEvent] = []
-    output = await ends_of(value, late.append)
+    output = await ends_of(value, late.append, is_short=is_short)
     output["rows"][0]["name"] = "Bob"
     value["rows"].append({})  # type: ignore[attr-defined]
     seen = {"rows": [{"name": "Ada"}], "api_key": "[hidden]"}
@@ -59,8 +75,8 @@ async def test_what_a_late_reader_sees_is_what_an_early_one_saw() -> None:
 
 
 @settings(max_examples=share_of(60))
-@given(_VALUES)
-def test_any_output_reads_late_as_it_reads_early(value: Any) -> None:
+@given(_VALUES, st.booleans())
+def test_any_output_reads_late_as_it_reads_early(value: Any, is_short: bool) -> None:
     """Whether it is read in the callback, afterwards, or in a copy."""
     early: list[Any] = []
     late: list[ToolEngineEvent] = []
@@ -68,13 +84,16 @@ def test_any_output_reads_late_as_it_reads_early(value: Any) -> None:
     def listen(event: ToolEngineEvent) -> None:
         early.append(copy.deepcopy(shown_of(event).output))
 
-    asyncio.run(ends_of(value, listen))
-    asyncio.run(ends_of(value, late.append))
+    asyncio.run(ends_of(value, listen, is_short=is_short))
+    asyncio.run(ends_of(value, late.append, is_short=is_short))
     assert [pickle.loads(pickle.dumps(shown_of(event))).output for event in late] == early  # noqa: S301 - what was made here
     assert [shown_of(event).output for event in late] == early
 
 
-async def test_an_output_that_no_one_reads_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+@both_ways
+async def test_an_output_that_no_one_reads_is_not_made(
+    is_short: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To hide the secrets of a table takes many times as long as its call."""
     made: list[bytes] = []
 
@@ -82,14 +101,15 @@ async def test_an_output_that_no_one_reads_is_not_made(monkeypatch: pytest.Monke
         made.append(kept)
         return {}
 
-    monkeypatch.setattr(ending, "_redact_output", note)
+    for module in (ending, plain_events):
+        monkeypatch.setattr(module, "redact_output", note)
     heard: list[Any] = []
 
     def measure(event: ToolEngineEvent) -> None:
         result = shown_of(event)
         heard.append((result.is_success, result.execution_time, result.metadata["attempts"]))
 
-    await ends_of(TABLE, measure)
+    await ends_of(TABLE, measure, is_short=is_short)
     assert len(heard) == 1
     assert made == []
 
@@ -102,18 +122,22 @@ async def test_a_secret_of_later_is_hidden_too() -> None:
     assert shown_of(events[0]).output == {"note": "it is [hidden]"}
 
 
+@both_ways
 @pytest.mark.parametrize(
     "carry",
     [copy.copy, copy.deepcopy, lambda event: pickle.loads(pickle.dumps(event))],  # noqa: S301 - what was made here
     ids=["copy", "deepcopy", "pickle"],
 )
 async def test_an_unread_event_goes_elsewhere_whole(
-    carry: Callable[[ToolEngineEvent], ToolEngineEvent],
+    carry: Callable[[ToolEngineEvent], ToolEngineEvent], is_short: bool
 ) -> None:
     """Copies of an event, and other processes, have what it shows."""
     events: list[ToolEngineEvent] = []
-    output = await ends_of(TABLE, events.append)
-    there = shown_of(carry(events[0]))
+    output = await ends_of(TABLE, events.append, is_short=is_short)
+    copied = carry(events[0])
+    assert (copied, events[0]) == (events[0], copied)
+    assert (copied.timestamp, copied.data) == (events[0].timestamp, events[0].data)
+    there = shown_of(copied)
     assert there.output == output
     assert there == shown_of(events[0])
     assert shown_of(events[0]) == there
@@ -122,9 +146,11 @@ async def test_an_unread_event_goes_elsewhere_whole(
 
 
 async def test_no_event_is_encoded_half() -> None:
-    """An encoder that looks into an unread result refuses it, rather than leave its output out."""
+    """An encoder that looks into an unread event refuses it, rather than leave things out."""
     events: list[ToolEngineEvent] = []
     output = await ends_of(TABLE, events.append)
+    with pytest.raises(TypeError, match="UnreadField"):
+        msgspec.json.encode(events[0])
     with pytest.raises(TypeError, match="UnreadOutput"):
         msgspec.json.encode(shown_of(events[0]))
     assert shown_of(events[0]).output == output

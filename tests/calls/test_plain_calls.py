@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -16,6 +18,7 @@ from tool_engine import (
     ToolConcurrencyController,
     ToolEngine,
     ToolEngineConfig,
+    ToolEngineEvent,
     ToolExecutionContext,
     ToolExecutionResult,
 )
@@ -92,15 +95,32 @@ def shown(result: ToolExecutionResult) -> dict[str, Any]:
     facts = {**result.to_dict(), "execution_time": 0, "executed_at": ""}
     facts["metadata"] = {**facts["metadata"], "call_id": "", "queue_wait": 0}
     if result.tool_name == "report":
-        facts["output"] = {"result": result.output["result"] == result.call_id}
+        facts["output"] = {"result": result.output.get("result") == result.call_id}
     return facts
+
+
+def told(event: ToolEngineEvent) -> dict[str, Any]:
+    """An event without what differs between any two calls."""
+    assert abs(datetime.now(UTC) - event.timestamp) < timedelta(minutes=5)
+    assert event == pickle.loads(pickle.dumps(event))  # noqa: S301 - what was made here
+    result, data = event.execution_result, {**event.data, "queue_wait": 0, "parent_call_id": None}
+    facts = {**event.to_dict(), "timestamp": "", "call_id": "", "data": data}
+    return facts | {"execution_result": None if result is None else shown(result)}
 
 
 async def trace(engine: ToolEngine, turns: list[list[tuple[str, Any]]]) -> list[Any]:
     """All that can be seen of these calls, of which those of a turn begin at once."""
     seen: list[Any] = []
+    heard: list[tuple[ToolEngineEvent, list[str | None]]] = []
+
+    def hear(event: ToolEngineEvent) -> None:
+        # Who holds a slot may be looked up at the same moment.
+        heard.append((event, [row.tool_name for row in engine.controller.snapshot().held]))
+
     async with engine:
-        for turn in turns:
+        for number, turn in enumerate(turns):
+            if number == 1:
+                engine.subscribe(hear)
             work = (engine.execute(name, params) for name, params in turn)
             results = await asyncio.gather(*work)
             seen += [shown(each) for each in results]
@@ -113,6 +133,7 @@ async def trace(engine: ToolEngine, turns: list[list[tuple[str, Any]]]) -> list[
             facts |= dict.fromkeys((*changing, "parent_call_id", "process"))
             facts["result"] = None if record.tool_name == "report" else facts["result"]
             seen.append(facts)
+        seen += [(told(event), sorted(map(str, held))) for event, held in heard]
         metrics = msgspec.to_builtins(engine.controller.get_metrics())
         seen.append({k: v for k, v in metrics.items() if "execution_time" not in k})
     return seen

@@ -443,7 +443,7 @@ def _show_result(
     output: Any = result.output
     if output:
         data = take_snapshot(output) if kept is None else kept
-        output = UnreadOutput(_redact_output if visible is None else visible.result, data)
+        output = UnreadOutput(redact_output if visible is None else visible.result, data)
     return ShownResult(
         result.is_success,
         # A name that no tool has is text that a model wrote.
@@ -458,6 +458,7 @@ def _show_result(
     )
 
 
-def _redact_output(kept: bytes) -> dict[str, Any]:
+def redact_output(kept: bytes) -> dict[str, Any]:
+    """Return what an event shows of an output, from its snapshot."""
     shown: dict[str, Any] = redact(restore_value(kept))
     return shown

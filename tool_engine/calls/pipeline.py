@@ -114,6 +114,7 @@ class Pipeline:
         self._disowned: EngineClosedError | None = None
         self.home_loop = HomeLoop(engine)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.announced: Call | None = None
         # Loaded with the first engine, as a module that imports the package needs none.
         plain = import_module("tool_engine.calls.plain_calls")
         self._take_plain, self._make_wires, self._wires = plain.take_plain, plain.make_wires, None
@@ -122,8 +123,8 @@ class Pipeline:
         controller.attach(self)
 
     def current_slot(self) -> Slot | None:
-        """Return the slot of the call whose tool is running at this moment, or None."""
-        return slot_of_this_call()
+        """Return the slot of the call that runs, or whose start is told, at this moment."""
+        return slot_of_this_call() if self.announced is None else self.announced.slot
 
     def back_off(self, call: Call, seconds: float | None) -> None:
         """Pause the tool of `call` if the service asks for that; in any case it had no room."""

@@ -1,10 +1,10 @@
 """How does a call take its steps when no special rule applies to it?
 
 Most calls come without a context, or from a conversation that has found before that nothing asks
-about the tool; for a tool that needs no consent, while a slot is free and nothing listens. Their
-steps are those of `pipeline`, in the same order, without what each of them
-asks for other calls. A call that anything else applies to is left to the pipeline before anything
-was done for it; one whose tool waits or fails, as soon as that shows.
+about the tool; for a tool that needs no consent, while a slot is free. Their steps are those of
+`pipeline`, in the same order, without what each of them asks for other calls. A call that anything
+else applies to is left to the pipeline before anything was done for it; one whose tool waits or
+fails, as soon as that shows.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask, task_of
 from tool_engine.calls.call import ANONYMOUS, Call, name_call
 from tool_engine.calls.ending import CallEnding
+from tool_engine.calls.plain_events import make_end, make_start, read_caller
 from tool_engine.calls.plan import Plan
 from tool_engine.events import EventBus
 from tool_engine.interfaces import AdmissionController, Slot
@@ -61,7 +62,7 @@ def make_wires(controller: AdmissionController, *rest: Any) -> Wires | None:
     return None if pool is None else (*rest[:2], pool, pool.queue, *rest[2:])
 
 
-def take_plain(  # noqa: C901, PLR0911 - each step in between costs a hundredth of a call
+def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a hundredth of a call
     wires: Wires | None, tool_name: Any, params: Any, context: ToolExecutionContext | None = None
 ) -> ToolExecutionResult | Begun | None:
     """Take a call to its end, or as far as its tool comes without a wait.
@@ -78,13 +79,15 @@ def take_plain(  # noqa: C901, PLR0911 - each step in between costs a hundredth 
     if wires is None:
         return None
     loop, clock, pool, queue, bus, plans, owner, prefix, runs, _ = wires
-    if _call_here() is not None or get_running_loop() is not loop or bus.has_subscribers:
+    if _call_here() is not None or get_running_loop() is not loop:
         return None
     try:
         plan, packed = plans.get(tool_name), pack_plain(params)
     except Exception:  # noqa: BLE001 - a foreign value may raise anything
         return None
     if plan is None or not plan.is_plain or (arguments := plan.accept(params, packed)) is None:
+        return None
+    if bus.has_subscribers and plan.has_secrets:
         return None
     # The same as the controller's `admit_nowait`, written out.
     request, began, number = plan.request, clock(), pool.acquired
@@ -107,11 +110,16 @@ def take_plain(  # noqa: C901, PLR0911 - each step in between costs a hundredth 
     if used > pool.most_used:
         pool.most_used = used
     try:
+        if bus.hears_start:
+            owner.announced = call
+            bus.publish(make_start(call, plan))
+            owner.announced = None
         run = ToolTask(loop, began + timeout, runs, call, direct, arguments)
         if direct is None:
             call.bind_run(run, plan)
         is_done = run.start(task_of(loop))
     except BaseException:
+        owner.announced = None
         owner.end_broken(call, call.slot)
         raise
     if not is_done or run.is_troubled:
@@ -151,14 +159,7 @@ def _end_scoped(
 ) -> CallerFacts:
     """Give a conversation what is packed of its call; return what the record says of it."""
     who.scope.note_known(sent, output, kept)
-    return (
-        who.caller_id,
-        who.caller_type,
-        who.conversation_id,
-        who.workflow_id,
-        who.parent_call_id,
-        who.session_id,
-    )
+    return read_caller(who)
 
 
 def _end_plainly(
@@ -180,7 +181,7 @@ def _end_plainly(
         or queue.waiting
         or pool.idle
         or now >= pool.look_at
-        or bus.has_subscribers
+        or (plan.has_secrets and bus.has_subscribers)
     ):
         return call, plan, call.slot, run
     # The same as the controller's `release`, written out.
@@ -210,4 +211,6 @@ def _end_plainly(
     metadata = facts.copy()
     metadata["call_id"] = call_id
     name = call.tool_name
+    if bus.hears_end:
+        bus.publish(make_end(entry, plan))
     return ToolExecutionResult(True, name, output, None, None, [], seconds, date, metadata)

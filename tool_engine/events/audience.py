@@ -67,30 +67,32 @@ class Audience:
         kind = self.kinds.get(event.event_type)
         if kind is None:
             return NO_LISTENERS
-        return kind.of(event) if kind.everyone is None or kind.keyed else kind.everyone
+        return kind.of(event) if kind.everyone is None else kind.everyone
 
 
 class _Kind:
     """The subscribers to events of one type."""
 
-    __slots__ = ("_free", "everyone", "keyed")
+    __slots__ = ("_everyone_free", "_free", "everyone", "keyed")
 
     def __init__(self) -> None:
         self._free: Group = {}
         """Those without a filter that can be indexed."""
         self.keyed: dict[Key, Group] = {}
         """The others, by the call, conversation or tool that they follow."""
-        self.everyone: Listeners | None = None
+        self._everyone_free: Listeners | None = None
         """Cached listeners of those without a filter; None after a change."""
+        self.everyone: Listeners | None = None
+        """The same if there are no others; else None, and `of` finds who may want an event."""
 
     def add(self, subscriber: Subscriber) -> None:
-        self.everyone = None
+        self.everyone = self._everyone_free = None
         for group in self._find_groups(subscriber.wanted):
             group[subscriber] = None
 
     def remove(self, subscriber: Subscriber) -> bool:
         """Remove a subscriber; True if none is left."""
-        self.everyone = None
+        self.everyone = self._everyone_free = None
         for key in _list_keys(subscriber.wanted):
             group = self.keyed.get(key, {})
             group.pop(subscriber, None)
@@ -100,10 +102,11 @@ class _Kind:
         return not self._free and not self.keyed
 
     def of(self, event: ToolEngineEvent) -> Listeners:
-        listeners = self.everyone
+        listeners = self._everyone_free
         if listeners is None:
-            listeners = self.everyone = Listeners.of(self._free)
+            listeners = self._everyone_free = Listeners.of(self._free)
         if not self.keyed:
+            self.everyone = listeners
             return listeners
         about = (
             ("call_id", event.call_id),
