@@ -111,20 +111,26 @@ def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a h
         pool.most_used = used
     try:
         if bus.hears_start:
-            owner.announced = call
-            bus.publish(make_start(call, plan))
-            owner.announced = None
+            _announce_start(bus, owner, call, plan)
         run = ToolTask(loop, began + timeout, runs, call, direct, arguments)
         if direct is None:
             call.bind_run(run, plan)
         is_done = run.start(task_of(loop))
     except BaseException:
-        owner.announced = None
         owner.end_broken(call, call.slot)
         raise
     if not is_done or run.is_troubled:
         return call, plan, call.slot, run
     return _end_plainly(wires, call, plan, run, lane)
+
+
+def _announce_start(bus: EventBus, owner: Any, call: Call, plan: Plan) -> None:
+    """Publish that a call has its slot, which snapshots show to those who hear of it."""
+    owner.announced = call
+    try:
+        bus.publish(make_start(call, plan))
+    finally:
+        owner.announced = None
 
 
 def _begin_scoped(
