@@ -99,7 +99,7 @@ def shown(result: ToolExecutionResult) -> dict[str, Any]:
     return facts
 
 
-def told(event: ToolEngineEvent) -> dict[str, Any]:
+def facts_of(event: ToolEngineEvent) -> dict[str, Any]:
     """An event without what differs between any two calls."""
     assert abs(datetime.now(UTC) - event.timestamp) < timedelta(minutes=5)
     assert event == pickle.loads(pickle.dumps(event))  # noqa: S301 - what was made here
@@ -133,7 +133,7 @@ async def trace(engine: ToolEngine, turns: list[list[tuple[str, Any]]]) -> list[
             facts |= dict.fromkeys((*changing, "parent_call_id", "process"))
             facts["result"] = None if record.tool_name == "report" else facts["result"]
             seen.append(facts)
-        seen += [(told(event), sorted(map(str, held))) for event, held in heard]
+        seen += [(facts_of(event), sorted(map(str, held))) for event, held in heard]
         metrics = msgspec.to_builtins(engine.controller.get_metrics())
         seen.append({k: v for k, v in metrics.items() if "execution_time" not in k})
     return seen

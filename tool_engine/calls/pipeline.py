@@ -123,7 +123,7 @@ class Pipeline:
         controller.attach(self)
 
     def current_slot(self) -> Slot | None:
-        """Return the slot of the call that runs, or whose start is told, at this moment."""
+        """Return the slot of the call that runs, or starts, at this moment."""
         return slot_of_this_call() if self.announced is None else self.announced.slot
 
     def back_off(self, call: Call, seconds: float | None) -> None:
