@@ -18,6 +18,7 @@ READERS = {
     "access/tokens.py": "a token expires at a date",
     "agent/transcript.py": DATES,
     "calls/ending.py": DATES,
+    "calls/plain_events.py": DATES,
     "calls/progress.py": DATES,
     "catalog/definition_files.py": FILES,
     "catalog/folder/cache_file.py": FILES,
