@@ -1,12 +1,14 @@
-"""Which lines of a page are too long to be typed, and which of its links lead nowhere?
+"""Which lines of a page cannot be typed as they stand, and which of its links lead nowhere?
 
 `make docs` asks this of each page; Sphinx itself looks at links between pages of docs/.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from inspect import CO_COROUTINE
 from pathlib import Path
 
 LONGEST = 88
@@ -16,6 +18,9 @@ PRINTED = {None, "", "text", "output"}
 FENCE = re.compile(r"\s*```+ *([\w-]*)")
 RECORDED = re.compile(r'data: |\{"')
 """A line of a wire or of a log, which has no other place to be broken."""
+HIDDEN = re.compile(r"<!--.*?-->", re.DOTALL)
+TYPED = re.compile(r"^```python\n(?!# [\w./-]+\.py\n)(.*?)^```", re.DOTALL | re.MULTILINE)
+"""A block of Python that is no file."""
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 
@@ -28,6 +33,19 @@ def find_long_lines(text: str) -> Iterator[tuple[int, str]]:
             kind = fence[1] if kind is None else None
         elif kind not in PRINTED and len(line) > LONGEST and not RECORDED.match(line):
             yield number, f"a line of code has {len(line)} characters: at most {LONGEST}"
+
+
+def find_await_without_prompt(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and reason of the first block with `await` where no prompt for it is named."""
+    seen = HIDDEN.sub(lambda each: "\n" * each[0].count("\n"), text)
+    if "python -m asyncio" in seen:
+        return
+    for block in TYPED.finditer(seen):
+        code = compile(block[1], "page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        if code.co_flags & CO_COROUTINE:
+            line = seen[: block.start()].count("\n") + 1
+            yield line, "a block has `await`: say that it is for the prompt of `python -m asyncio`"
+            return
 
 
 def find_broken_links(page: Path) -> Iterator[tuple[int, str]]:

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.documents.examples import documents
-from tests.documents.pages import LONGEST, find_broken_links, find_long_lines
+from tests.documents.pages import (
+    LONGEST,
+    find_await_without_prompt,
+    find_broken_links,
+    find_long_lines,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*documents(ROOT), *sorted((ROOT / ".github").glob("*.md"))]
@@ -16,7 +21,9 @@ PAGES = [*documents(ROOT), *sorted((ROOT / ".github").glob("*.md"))]
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_each_line_can_be_typed_and_each_link_followed(page: Path) -> None:
     """A line that a reader types stands on the page without scrolling."""
-    assert list(find_long_lines(page.read_text(encoding="utf-8"))) == []
+    text = page.read_text(encoding="utf-8")
+    assert list(find_long_lines(text)) == []
+    assert list(find_await_without_prompt(text)) == []
     assert list(find_broken_links(page)) == []
 
 
@@ -28,6 +35,17 @@ def test_a_long_line(kind: str, is_typed: bool) -> None:
     long, short = "x" * (LONGEST + 1), "x" * LONGEST
     text = f"{long}\n\n```{kind}\n{short}\n{long}\ndata: {long}\n```\n\n{long}\n"
     assert [number for number, _ in find_long_lines(text)] == ([5] if is_typed else [])
+
+
+def test_a_block_for_a_prompt_that_no_line_names() -> None:
+    """What is hidden, and what is a file, is not typed."""
+    block = "```python\nx = await y\n```\n"
+    assert [line for line, _ in find_await_without_prompt(f"# Page\n\n{block}")] == [3]
+    hidden = f"<!--\nat python -m asyncio\n-->\n{block}"
+    assert [line for line, _ in find_await_without_prompt(hidden)] == [4]
+    assert not list(find_await_without_prompt(f"At `python -m asyncio`:\n{block}"))
+    for other in ("# a.py\nasync def f():\n    await y", "async def f():\n    await y"):
+        assert not list(find_await_without_prompt(f"```python\n{other}\n```\n"))
 
 
 def test_a_broken_link(tmp_path: Path) -> None:
