@@ -25,6 +25,7 @@ class Two(NamedTuple):
     """Two servers: in memory the same one twice, else of one database."""
 
     clients: list[Client]
+    engine: ToolEngine
     gate: asyncio.Event
     ran: list[int]
 
@@ -61,7 +62,7 @@ async def two(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[T
             engine.register_tool({**definition, "parameters": []}, toil)
             service = await stack.enter_async_context(served(create_app(engine)))
             clients.append(service.client(None))
-        yield Two([clients[0], clients[-1]], gate, ran)
+        yield Two([clients[0], clients[-1]], engine, gate, ran)
 
 
 def read_result(events: list[tuple[str, Any]]) -> Any:
@@ -84,6 +85,27 @@ async def test_what_happens_is_heard(two: Two) -> None:
         assert [name for name, _ in again] == ["result"]
         assert again[0][1] == events[-1][1]
     assert two.ran == [1]
+
+
+async def test_what_a_person_is_asked(two: Two) -> None:
+    """It is heard that one is asked, and what was answered."""
+
+    async def pay() -> str:
+        return "paid"
+
+    definition = {"name": "pay", "description": "pays", "parameters": []}
+    two.engine.register_tool({**definition, "permission": "ask_always"}, pay)
+    client = two.clients[1]
+    path = "/v1/tools/pay/calls"
+    stream = asyncio.create_task(client.send("POST", path, json={}, headers=HEADERS))
+    async with asyncio.timeout(BOUND):
+        while not (waiting := await two.engine.approvals.pending()):  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.01)
+    await two.engine.approvals.answer(waiting[0].token, True)
+    events = read_events((await stream).text)
+    names = [name for name, _ in events]
+    assert names == ["approval_requested", "approval_answered", "execution_started", "result"]
+    assert read_result(events) == {"result": "paid"}
 
 
 async def test_one_that_ends_at_once(two: Two) -> None:

@@ -246,7 +246,10 @@ async def _stream_task(
     async def take(event: ToolEngineEvent | None) -> bool:
         if event is None:
             await send_heartbeat(write)
-        elif event.data.get("task_id") == handle.id:
+        elif event.data.get("task_id") == handle.id or (
+            # Questions to people name their call alone.
+            event.call_id is not None and event.call_id == handle.state.call_id
+        ):
             if event.execution_result is not None:
                 return True
             await write(write_engine_event(event, asked.served.epoch))
