@@ -100,11 +100,12 @@ def test_details() -> None:
         (object(), "the object that it returned has no form in JSON"),
         (float("inf"), "not made of JSON values"),
         ("\ud800", "not made of JSON values"),
+        ({"a": [10**4300]}, "a number that it returned at 'a[0]' has too many digits for JSON"),
         ({1: 2}, "has the key 1; keys are texts"),
         ([{"a": ({None: 1},)}], "has the key None; keys are texts"),
         ("x" * guest.MAX_MESSAGE, "the most is 16777216"),
     ],
-    ids=["object", "inf", "surrogate", "key", "deep key", "huge"],
+    ids=["object", "inf", "surrogate", "number", "key", "deep key", "huge"],
 )
 def test_what_cannot_leave(value: Any, message: str) -> None:
     """A result that JSON cannot say as it is, is an error: nothing is changed on the way."""

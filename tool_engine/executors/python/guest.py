@@ -270,6 +270,9 @@ def _encode_value(number: int, value: Any) -> tuple[Any, bytes]:
             # Loaded by name: a handler that returns JSON must not pay for it.
             value = importlib.import_module("tool_engine.output.plain").plain_output(value)
             stand_in = importlib.import_module("tool_engine.model.json.output").stand_in
+        except ValueError:
+            # Of a number with too many digits it says what to return; else this says nothing.
+            importlib.import_module("tool_engine.output.plain").plain_output(value)
     return value, _encode_message({"id": number, "value": value}, stand_in)
 
 
