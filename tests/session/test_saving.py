@@ -128,7 +128,7 @@ async def test_what_a_call_returned_can_be_saved(engine: ToolEngine) -> None:
         """A large number."""
         return [1 - 10**digits]
 
-    for digits in (1300, 4300, 4301):
+    for digits in (1300, 4300):
         session = ToolSession(engine, f"s-{digits}")
         assert (await session.execute("power", {"digits": digits})).is_success
         await session.save()

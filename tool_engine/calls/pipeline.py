@@ -71,6 +71,7 @@ from tool_engine.model.tool import Tool
 _T = TypeVar("_T")
 _FAULTS: Final = ("execution_error", "timeout", "worker_lost")
 """The error types that a circuit breaker counts."""
+_GONE: Final = "tool_not_found"
 _UNASKED: Final[Any] = False
 """Stands for a parent: it must be found out whether a tool makes the call."""
 
@@ -292,18 +293,18 @@ class Pipeline:
             plan, arguments = checked
 
     def _explain_gone(self, call: Call) -> Failure | None:
-        """Return why the tool of a call is not there any more; None: it is, or all ends."""
+        """Return why the tool of a call is gone; None: it is there, or may be approved yet."""
         if self._is_closed or self._disowned is not None:
             return None
         found = self.look_up(call)
-        return found if isinstance(found, Failure) else None
+        return found if isinstance(found, Failure) and found.error_type == _GONE else None
 
     def renew(self, call: Call, plan: Plan) -> Plan | None:
         """Return the plan by which a call that waited goes on; None: its tool is gone."""
-        if self._is_closed or self._disowned is not None:
-            return plan
-        now = self.look_up(call)
-        return None if isinstance(now, Failure) else plan.renewed_by(now)
+        if self._explain_gone(call) is not None:
+            return None
+        now = self._plans.get(call.tool_name)
+        return plan if now is None else plan.renewed_by(now)
 
     def recheck(self, call: Call, arguments: dict[str, Any]) -> Plan | Failure:
         """Check whether an admitted call that has waited may still start.
