@@ -65,6 +65,8 @@ def test_check(command: Command, tools: Path, lock: Path) -> None:
         "gone     fetch 1.0.0",
         "new      other 1.0.0",
         f"{lock}: 3 tools, 1 new, 1 changed, 1 gone: not approved",
+        "gone is what was approved and no file that loads defines: mend its file, bring it back, "
+        "or have it forgotten with tool-engine lock --approve NAME",
     ]
     assert lock.read_bytes() == before
 
@@ -425,3 +427,23 @@ def test_report_only_checks(command: Command) -> None:
     ended = command("lock", "--format", "github")
     assert ended.code == 2
     assert "add --check" in ended.err
+
+
+@pytest.mark.parametrize("cause", ["broken", "moved"])
+def test_what_gone_means(command: Command, tools: Path, cause: str) -> None:
+    """Each way out that the report names is one: the file as it was, or nothing of it."""
+    assert command("lock").code == 0
+    file, text = tools / "echo.yaml", (tools / "echo.yaml").read_text()
+    if cause == "broken":
+        file.write_text(text + "tols: [\n")
+    else:
+        file.rename(tools.parent / "elsewhere.yaml")
+    checked = command("lock", "--check")
+    assert checked.code == 1
+    assert "gone     echo" in checked.out
+    assert "no file that loads defines: mend its file, bring it back, or" in checked.out
+    file.write_text(text)
+    assert command("lock", "--check").code == 0
+    file.unlink()
+    assert command("lock", "--approve", "echo").code == 0
+    assert command("lock", "--check").code == 0

@@ -109,6 +109,12 @@ def run_command(
     return EXIT_FAILED if check and (is_other or report.is_down) else EXIT_OK
 
 
+_GONE_CURE: Final = (
+    "gone is what was approved and no file that loads defines: mend its file, bring it back, or "
+    "have it forgotten with tool-engine lock --approve NAME"
+)
+
+
 class _Report(NamedTuple):
     path: str
     states: list[LockState]
@@ -340,6 +346,8 @@ def _print_report(report: _Report) -> None:
     verdict = "written" if report.is_written else "not approved"
     summary = f"{path}: {total}, {said}: {verdict}" if said else f"{path}: {total}, nothing changed"
     console.print(plain(summary), soft_wrap=True)
+    if counts[GONE] and not report.is_written:
+        console.print(plain(_GONE_CURE), soft_wrap=True)
     if report.unseen:
         count = count_text(len(report.unseen), "tool")
         console.print(plain(f"{path}: {count} {report.why_unseen}"), soft_wrap=True)
