@@ -66,8 +66,8 @@ def test_check(command: Command, tools: Path, lock: Path) -> None:
         "new      other 1.0.0",
         f"{lock}: 3 tools, 1 new, 1 changed, 1 gone: not approved",
         (
-            "gone is what was approved and no file that loads defines: mend its file, bring it back, "
-            "or have it forgotten with tool-engine lock --approve NAME"
+            "gone is what was approved and no file that loads defines: mend its file, bring it "
+            "back, or have it forgotten with tool-engine lock --approve NAME"
         ),
     ]
     assert lock.read_bytes() == before
