@@ -131,6 +131,7 @@ class Worker:
         self._files: list[int] = []
         self._code: int | None = None
         self._guest, self._guest_handle = 0, -1
+        self._guardian_handle = -1
         self._children: Children | None = None
         self._ends = select.poll()
         try:
@@ -183,6 +184,8 @@ class Worker:
         guardian = self._find_guardian()
         self._guest = next(iter(list_children(guardian)), 0)
         with contextlib.suppress(OSError):
+            self._guardian_handle = os.pidfd_open(guardian)
+            self._files.append(self._guardian_handle)
             self._guest_handle = os.pidfd_open(self._guest)
             self._files.append(self._guest_handle)
             self._ends.register(self._guest_handle, select.POLLIN)
@@ -238,9 +241,13 @@ class Worker:
             return self._code
         os.close(self._requests)  # the guardian takes it for the end of the engine
         self._files.remove(self._requests)
-        waiting = select.poll()
-        waiting.register(self._handle, select.POLLIN)
-        waiting.poll(_SECONDS_TO_END * 1000)
+        # The guardian may stand behind what was started and be at its work when that has ended: to
+        # kill it then, by its mark, leaves what it has not ended, should this process die now.
+        for file in (self._handle, self._guardian_handle):
+            if file >= 0:
+                waiting = select.poll()
+                waiting.register(file, select.POLLIN)
+                waiting.poll(_SECONDS_TO_END * 1000)
         try:
             self._code = end_group(self._process, self._mark, is_complete=True)
             return self._code
