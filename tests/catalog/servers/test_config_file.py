@@ -148,6 +148,10 @@ def test_one_that_is_turned_off_is_known(tmp_path: Path) -> None:
             [("1:41: mcpServers.one.bucket: bucket is a key of ours; put it under tool-engine")],
         ),
         (
+            {"command": "x", "tools": {"pay": {"permission": "ask_always"}}},
+            [("1:41: mcpServers.one.tools: tools is a key of ours; put it under tool-engine")],
+        ),
+        (
             {"command": "x", "tool-engine": {"timout": 1}},
             [
                 (

@@ -257,7 +257,7 @@ def _take_keys(
             if not isinstance(value, bool):
                 yield Fault((key,), expected="true or false", got=describe_value(value))
             definition["enabled"] = value is (key == "enabled")
-        elif key in _own_keys() and key not in _PASSED_OVER:
+        elif _is_own_key(key, value):
             cure = f"put it under {OWN}"
             yield Fault((key,), f"{key} is a key of ours", at_key=True, cure=cure)
         elif near := _meant_key(key):
@@ -267,6 +267,14 @@ def _take_keys(
 def _meant_key(key: str) -> str:
     is_known = key in _CLIENT_KEYS or key in _PASSED_OVER or key in _HARMLESS
     return "" if is_known else find_nearest(key, _CLIENT_KEYS)
+
+
+def _is_own_key(key: str, value: Any) -> bool:
+    if key == "tools":
+        rules = value.values() if isinstance(value, Mapping) else ()
+        ours = definition_schema()["$defs"]["mcp_tool"]["properties"]
+        return any(isinstance(each, Mapping) and each.keys() & ours.keys() for each in rules)
+    return key in _own_keys() and key not in _PASSED_OVER
 
 
 def _own_keys() -> list[str]:
