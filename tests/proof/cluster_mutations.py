@@ -11,6 +11,7 @@ BREAKERS: Final = "tool_engine/admission/cluster/breakers.py"
 CONFIRMING: Final = "tool_engine/admission/cluster/confirming.py"
 COORDINATOR: Final = "tool_engine/admission/cluster/coordinator.py"
 HOLDER: Final = "tool_engine/admission/cluster/holder.py"
+IDLING: Final = "tool_engine/admission/cluster/idling.py"
 KEY: Final = "tool_engine/admission/key.py"
 LEASE: Final = "tool_engine/admission/cluster/lease.py"
 LEASED_CALL: Final = "tool_engine/admission/cluster/leased_call.py"
@@ -27,6 +28,36 @@ def _mutate(name: str, file: str, old: str, new: str) -> Mutation:
 
 
 CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
+    _mutate(
+        "one that is idle does not see that another one has ended",
+        IDLING,
+        "            if each.name not in sessions or is_over:\n",
+        "            if is_over:\n",
+    ),
+    _mutate(
+        "one that holds units says in vain that it goes on",
+        IDLING,
+        " or not state.is_idle(life):\n",
+        ":\n",
+    ),
+    _mutate(
+        "one that is idle is given up though it has a session",
+        COORDINATOR,
+        "now >= life.expires and (life.lost_at is not None or not self.is_idle(life))\n",
+        "now >= life.expires\n",
+    ),
+    _mutate(
+        "starts that are over count as long as all are idle",
+        IDLING,
+        " or state.has_ended(now):\n",
+        ":\n",
+    ),
+    _mutate(
+        "a shared rate does not say when it lets the next call through",
+        COORDINATOR,
+        "            rates={r: self.books.find_delay(r, now) for r in held_up_by if is_rate(r)},\n",
+        "",
+    ),
     _mutate(
         "an older state that was put back is not noticed by what was answered",
         COORDINATOR,
@@ -143,8 +174,8 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "after a crash those that say nothing for a grace are given up",
         COORDINATOR,
-        "            if (is_over and life.epoch == self.epoch) or now >= life.expires:\n",
-        "            if is_over or now >= life.expires:\n",
+        "            if (is_over and life.epoch == self.epoch) or is_silent:\n",
+        "            if is_over or is_silent:\n",
     ),
     _mutate(
         "the places of before a crash are given once more",

@@ -31,6 +31,7 @@ from tool_engine.admission.cluster.effects import (
     Wait,
 )
 from tool_engine.admission.cluster.holder import Holder
+from tool_engine.admission.cluster.idling import answer_idle
 from tool_engine.admission.cluster.lease_messages import (
     Answer,
     GivenUp,
@@ -444,6 +445,11 @@ class World:
         known = self.coordinator.limits
         looks = isinstance(message, Sync) and message.looks
         sessions = self.sessions() if looks else frozenset()
+        if isinstance(message, Sync) and not message.has_news:
+            answer = answer_idle(self.coordinator, message, self.now, sessions if looks else None)
+            if answer is not None:
+                self.counts["unwritten"] += 1
+                return answer
         outcome = self.coordinator.hear(message, self.now, sessions)
         if self.coordinator.limits != known:
             self.ledger.adopt(self.coordinator.limits)

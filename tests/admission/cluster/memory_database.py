@@ -91,7 +91,7 @@ class MemoryConnection:
             raise ConnectionResetError("the connection has ended")
         return self._database
 
-    async def read(self) -> Found:
+    async def read(self, known: int = -1) -> Found:
         async with self._turn:
             return self._find(await self._work())
 

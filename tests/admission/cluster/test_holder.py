@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
-from tool_engine.admission.cluster.coordinator import Coordinator, Outcome
+from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.effects import (
     Adopt,
     Effect,
@@ -21,6 +21,7 @@ from tool_engine.admission.cluster.effects import (
 )
 from tool_engine.admission.cluster.holder import Holder
 from tool_engine.admission.cluster.lease_messages import Hello, Message, Note, Sync
+from tool_engine.admission.cluster.life import Outcome
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 

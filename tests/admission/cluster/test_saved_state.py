@@ -12,8 +12,9 @@ from tests.admission.cluster.shared_by_a_world import random_setting
 from tests.admission.cluster.watching_grants import WatchedCoordinator
 from tests.effort import IS_WHOLE
 from tool_engine.admission.cluster.cluster_limits import STRATEGIES, ClusterLimits
-from tool_engine.admission.cluster.coordinator import Coordinator, Outcome
+from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.lease_messages import Message
+from tool_engine.admission.cluster.life import Outcome
 from tool_engine.admission.cluster.saved_state import load_state, save_state
 from tool_engine.errors import ConfigurationError
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tests.admission.cluster.shared_by_a_world import is_of_tool
 from tool_engine.admission.cluster.cluster_limits import name_definition
-from tool_engine.admission.cluster.coordinator import Coordinator, Life, Outcome
+from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.lease_messages import (
     RETURNS,
     Hello,
@@ -18,6 +18,7 @@ from tool_engine.admission.cluster.lease_messages import (
     Reply,
     Ticket,
 )
+from tool_engine.admission.cluster.life import Life, Outcome
 from tool_engine.admission.cluster.line_up import Entry
 
 

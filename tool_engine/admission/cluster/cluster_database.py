@@ -89,7 +89,9 @@ _CREATE: Final = (
     " $2) ON CONFLICT DO NOTHING"
 )
 _READ: Final = (
-    "SELECT version, state, extract(epoch FROM clock_timestamp())::float8 AS clock,"
+    # Of a state that is known only that it is.
+    "SELECT version, CASE WHEN version = $2 THEN '' ELSE state END AS state,"
+    " extract(epoch FROM clock_timestamp())::float8 AS clock,"
     " EXISTS (SELECT FROM tool_cluster_alive a WHERE a.name = $1"
     " AND a.started = pg_postmaster_start_time()) AS is_alive"
     " FROM tool_cluster WHERE name = $1"
@@ -237,11 +239,11 @@ class ClusterConnection:
             raise ConnectionResetError("the connection of the cluster has ended")
         return self._connection
 
-    async def read(self) -> Found:
-        """Return the state."""
+    async def read(self, known: int = -1) -> Found:
+        """Return the state; of the version that is `known`, without its bytes."""
         async with self._turn:
             asked = read_uptime()
-            row = await self._open_connection.fetchrow(_READ, self._name, timeout=PATIENCE)
+            row = await self._open_connection.fetchrow(_READ, self._name, known, timeout=PATIENCE)
         if row is None:
             raise self._note_removal()
         found = _make_found(row, asked)
@@ -374,7 +376,7 @@ async def read_state(url: str | Callable[[], str], name: str) -> Found | None:
     connection = await _open_session(url)
     try:
         asked = read_uptime()
-        row = await connection.fetchrow(_READ, name, timeout=PATIENCE)
+        row = await connection.fetchrow(_READ, name, -1, timeout=PATIENCE)
     except asyncpg.UndefinedTableError:
         return None
     finally:

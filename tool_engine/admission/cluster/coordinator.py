@@ -7,7 +7,6 @@ a database changes with each message exactly so. `now` is always a reading of th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from tool_engine.admission.cluster.accounts import Account, Books
@@ -20,7 +19,6 @@ from tool_engine.admission.cluster.cluster_limits import (
 )
 from tool_engine.admission.cluster.confirming import Confirmed
 from tool_engine.admission.cluster.lease_messages import (
-    Answer,
     Conflict,
     GivenUp,
     Hello,
@@ -31,6 +29,7 @@ from tool_engine.admission.cluster.lease_messages import (
     Sync,
     Ticket,
 )
+from tool_engine.admission.cluster.life import Life, Outcome
 from tool_engine.admission.cluster.line_up import Entry, LineUp
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.settings.concurrency import BreakerPolicy
@@ -43,49 +42,6 @@ UNKNOWN: Final = "unknown"
 """Stands for lives that an operator has removed from the state."""
 PLACES_OF_AN_EPOCH: Final = 2**40
 """A crash may forget which places were given last: those after it come behind all of them."""
-
-
-@dataclass(slots=True)
-class Life:
-    """One life of a process: from its first hello until it leaves or is given up.
-
-    Args:
-        name: Its own, which no other life ever has.
-        process: Whose life it is.
-        expires: When it ends without a message.
-        epoch: In which one it has said last what it holds.
-    """
-
-    name: str
-    process: str
-    expires: float
-    epoch: int
-    op: int = 0
-    lost_at: float | None = None
-    """When its session was first missed; None: it has one."""
-    mark: int = 0
-    """The most that any account had granted that was closed, where the next one begins."""
-    accounts: dict[str, Account] = field(default_factory=dict)
-    entries: dict[int, Entry] = field(default_factory=dict)
-    informed: frozenset[str] = frozenset()
-    """The resources of which it knows that others wait for them."""
-    confirmed: Confirmed = field(default_factory=Confirmed)
-
-
-@dataclass(slots=True, frozen=True)
-class Outcome:
-    """What one message leads to.
-
-    Args:
-        answer: To the one that sent it.
-        notes: To others, in no order.
-        is_durable: It must be on disk before anything of it is sent: a crash may forget units, for
-            those that hold them say so again, but not who might hold some, and who does no more.
-    """
-
-    answer: Answer
-    notes: tuple[Note, ...] = ()
-    is_durable: bool = False
 
 
 class Coordinator:
@@ -164,7 +120,7 @@ class Coordinator:
         self._serve_waiting(now)
         self._answer_asking(now)
         is_there = life.name in self.lives
-        answer = self._make_reply(life, message, fresh, now) if is_there else GivenUp(message.op)
+        answer = self.make_reply(life, message, fresh, now) if is_there else GivenUp(message.op)
         self._news.discard(life.name)
         return Outcome(answer, self._make_notes(now), self._is_durable)
 
@@ -239,6 +195,11 @@ class Coordinator:
             return False
         return message.answered > life.op
 
+    def is_idle(self, life: Life) -> bool:
+        """Return whether a life has nothing that others could want: it need not say it goes on."""
+        trying = (owner for each in self.breakers.values() for owner, _ in each.probes)
+        return life.is_empty and life.epoch == self.epoch and life.name not in trying
+
     def is_gated(self, now: float) -> bool:
         """Return whether some life may hold what is not known."""
         return bool(self.absent) and now < self.gated_until
@@ -304,7 +265,8 @@ class Coordinator:
                 life.lost_at = now
             is_over = life.lost_at is not None and now - life.lost_at >= self.grace
             # Who has not come back since a restart may not know yet that its session ended.
-            if (is_over and life.epoch == self.epoch) or now >= life.expires:
+            is_silent = now >= life.expires and (life.lost_at is not None or not self.is_idle(life))
+            if (is_over and life.epoch == self.epoch) or is_silent:
                 self._remove_life(life, now)
         if now - self.looked_at >= LOOK_EVERY:
             self.looked_at = now
@@ -481,6 +443,11 @@ class Coordinator:
 
     # Who is next?
 
+    def has_ended(self, now: float) -> bool:
+        """Return whether pauses or starts are over that are not forgotten yet."""
+        is_over = any(until <= now for until in self.paused.values())
+        return is_over or any(row[0][0] <= now for row in self.books.cooling.values())
+
     def _end_waits(self, now: float) -> None:
         """Forget pauses and starts that are over; breakers may have come to be tried."""
         over = [resource for resource, until in self.paused.items() if until <= now]
@@ -560,7 +527,8 @@ class Coordinator:
         waiting = self.line_up.counts.get(resource, {})
         return len(waiting) > (name in waiting)
 
-    def _make_reply(self, life: Life, message: Message, fresh: list[int], now: float) -> Reply:
+    def make_reply(self, life: Life, message: Message, fresh: list[int], now: float) -> Reply:
+        """Return the answer to a life; `fresh` are its tickets that are new."""
         entries = [life.entries[number] for number in fresh]
         places = {entry.number: (entry.place, entry.asked_at) for entry in entries}
         known = message.revision if isinstance(message, Sync) else message.limits.revision

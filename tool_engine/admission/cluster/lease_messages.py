@@ -104,7 +104,7 @@ class Sync(msgspec.Struct, frozen=True, tag="sync"):
         looks: It looks after others: which lives have ended, what must be said again.
         leaves: It is the last message of this life.
         seen: The `State.at` that it has taken in: what that says is wanted, it has given back.
-        answered: The number of its last message that was answered in this life.
+        answered: The number of its last message with news that was answered in this life.
     """
 
     life: str
@@ -122,6 +122,13 @@ class Sync(msgspec.Struct, frozen=True, tag="sync"):
     leaves: bool = False
     seen: tuple[int, int] = (-1, 0)
     answered: int = 0
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it says more than that its process goes on, and what that has heard."""
+        units = self.returned or self.spent or self.tickets or self.gone
+        others = self.former or self.pauses or self.reports or self.limits is not None
+        return bool(units or others or self.leaves)
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):

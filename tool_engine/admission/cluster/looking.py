@@ -45,7 +45,9 @@ def view_cluster(name: str, coordinator: Coordinator, now: float) -> ClusterSnap
                     if account.out
                 },
                 sum(not entry.is_granted for entry in life.entries.values()),
-                max(0.0, life.expires - now),
+                coordinator.ttl
+                if coordinator.is_idle(life) and life.lost_at is None
+                else max(0.0, life.expires - now),
                 life.lost_at is None,
             )
             for life in sorted(lives, key=lambda life: life.process)

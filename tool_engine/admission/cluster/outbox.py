@@ -44,7 +44,7 @@ class Outbox:
     is_urgent: bool = False
     """It cannot wait for the next message: others wait for it."""
     answered: int = 0
-    """The number of the last message that was answered."""
+    """The number of the last message with news that was answered."""
 
     @property
     def has_news(self) -> bool:
@@ -141,7 +141,8 @@ class Outbox:
             message: What was answered.
             attempts: Of all tickets that wait.
         """
-        self.answered = message.op
+        if isinstance(message, Hello) or message.has_news:
+            self.answered = message.op
         for ticket in message.tickets:
             if attempts.get(ticket.number) == ticket.attempt:
                 self.unsaid.discard(ticket.number)

@@ -12,7 +12,8 @@ import msgspec
 
 from tool_engine.admission.cluster.breakers import ClusterBreaker
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
-from tool_engine.admission.cluster.coordinator import Coordinator, Life
+from tool_engine.admission.cluster.coordinator import Coordinator
+from tool_engine.admission.cluster.life import Life
 from tool_engine.admission.cluster.line_up import Turns
 from tool_engine.errors import ConfigurationError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from tool_engine.admission.cluster.cluster_database import (
     RESTART_STEP,
@@ -11,9 +11,13 @@ from tool_engine.admission.cluster.cluster_database import (
     Found,
 )
 from tool_engine.admission.cluster.coordinator import Coordinator
+from tool_engine.admission.cluster.idling import answer_idle
 from tool_engine.admission.cluster.lease_messages import Message, Sync, encode_message
 from tool_engine.admission.cluster.saved_state import load_state, save_state
 from tool_engine.clock import read_uptime
+
+_LOOKING: Final = 16
+"""So many of those that are idle look after the others each time; all would be a burden."""
 
 
 class SharedRow:
@@ -21,6 +25,8 @@ class SharedRow:
 
     def __init__(self) -> None:
         self._known: tuple[int, Coordinator] | None = None
+        self._beats = 0
+        """How often it said that it goes on, and had nothing."""
         self.statements = 0
         """How many were sent."""
 
@@ -37,6 +43,10 @@ class SharedRow:
         Raises:
             OSError: The connection has ended, or another of `LOST`; it may be written or not.
         """
+        if isinstance(message, Sync) and not message.has_news:
+            answer = await self._answer_idle(message, connection)
+            if answer is not None:
+                return answer
         is_new = False
         while True:
             known = self._known
@@ -67,6 +77,28 @@ class SharedRow:
                 self._known = version + (RESTART_STEP if is_new else STEP), state
                 return outcome.answer
             self._known, is_new = self._take_found(found)
+
+    async def _answer_idle(self, message: Sync, connection: ClusterConnection) -> Any:
+        """Return the answer to a process that has nothing; None: its message must be written."""
+        if self._known is None:
+            return None
+        version, state = self._known
+        life = state.lives.get(message.life)
+        if life is None or not state.is_idle(life):
+            return None
+        self.statements += 1
+        found = await connection.read(version)
+        if found.has_crashed:
+            return None
+        if found.version != version:
+            self._known, _ = self._take_found(found)
+            state = self._known[1]
+        sessions = None
+        self._beats += 1
+        if message.looks and self._beats % max(1, len(state.lives) // _LOOKING) == 0:
+            self.statements += 1
+            sessions = await connection.list_sessions(state.lives)
+        return answer_idle(state, message, read_uptime() + found.offset, sessions)
 
     def _take_found(self, found: Found) -> tuple[tuple[int, Coordinator], bool]:
         return (found.version, load_state(found.state)), found.has_crashed

@@ -1,0 +1,58 @@
+"""What does the coordinator know of one stretch of a process, and what does a message lead to?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tool_engine.admission.cluster.accounts import Account
+from tool_engine.admission.cluster.confirming import Confirmed
+from tool_engine.admission.cluster.lease_messages import Answer, Note
+from tool_engine.admission.cluster.line_up import Entry
+
+
+@dataclass(slots=True)
+class Life:
+    """One life of a process: from its first hello until it leaves or is given up.
+
+    Args:
+        name: Its own, which no other life ever has.
+        process: Whose life it is.
+        expires: When it ends without a message.
+        epoch: In which one it has said last what it holds.
+    """
+
+    name: str
+    process: str
+    expires: float
+    epoch: int
+    op: int = 0
+    lost_at: float | None = None
+    """When its session was first missed; None: it has one."""
+    mark: int = 0
+    """The most that any account had granted that was closed, where the next one begins."""
+    accounts: dict[str, Account] = field(default_factory=dict)
+    entries: dict[int, Entry] = field(default_factory=dict)
+    informed: frozenset[str] = frozenset()
+    """The resources of which it knows that others wait for them."""
+    confirmed: Confirmed = field(default_factory=Confirmed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing, and waits for nothing."""
+        return not self.entries and not any(each.out for each in self.accounts.values())
+
+
+@dataclass(slots=True, frozen=True)
+class Outcome:
+    """What one message leads to.
+
+    Args:
+        answer: To the one that sent it.
+        notes: To others, in no order.
+        is_durable: It must be on disk before anything of it is sent: a crash may forget units, for
+            those that hold them say so again, but not who might hold some, and who does no more.
+    """
+
+    answer: Answer
+    notes: tuple[Note, ...] = ()
+    is_durable: bool = False
