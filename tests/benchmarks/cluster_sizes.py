@@ -1,6 +1,7 @@
 """What does one PostgreSQL server carry: how many processes of one cluster, and listeners?
 
-`python -m tests.benchmarks.cluster_sizes` measures it. Needs a PostgreSQL server.
+`python -m tests.benchmarks.cluster_sizes` prints it as tables of Markdown. Needs a PostgreSQL
+server.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ SECONDS = 2.0
 LIMITS = ClusterLimits(1, buckets={"ai": 2})
 
 
-async def _measure_messages(url: str, size: int) -> tuple[int, float, float]:
-    """Bytes of the state, milliseconds of one message, and how many there can be a second."""
+async def _measure_messages(url: str, size: int) -> tuple[int, float, float, float]:
+    """Bytes of the state, milliseconds of a message, and how many there can be a second.
+
+    The last is how many words of processes that are idle there can be, which write nothing.
+    """
     state = Coordinator(LIMITS, ttl=1e6)
     lives = [new_life() for _ in range(size)]
     for number, life in enumerate(lives):
@@ -34,6 +38,9 @@ async def _measure_messages(url: str, size: int) -> tuple[int, float, float]:
     written = save_state(state)
     connection = ClusterConnection(url, f"of {size}", lambda _: None, lambda: None)
     await connection.open(lives[0], lambda _: written)
+    # The start of the server is noted; else all would have to greet first.
+    version = (await connection.read()).version
+    await connection.swap(version, written, [], is_durable=True, restarts=True)
     times, row, op = [], SharedRow(), 1
     until = time.perf_counter() + SECONDS
     try:
@@ -42,9 +49,13 @@ async def _measure_messages(url: str, size: int) -> tuple[int, float, float]:
             row.forget()  # another process has written since: the worst case
             await row.write(Sync(lives[0], op), connection)
             times.append(time.perf_counter() - began)
+        words, until = [], time.perf_counter() + SECONDS
+        while (began := time.perf_counter()) < until:
+            await row.write(Sync(lives[0], op), connection)
+            words.append(time.perf_counter() - began)
     finally:
         connection.abort()
-    return len(written), median(times) * 1000, 1 / median(times)
+    return len(written), median(times) * 1000, 1 / median(times), 1 / median(words)
 
 
 async def _measure_notes(url: str, listeners: int, elsewhere: str | None = None) -> float:
@@ -71,16 +82,17 @@ async def _measure_notes(url: str, listeners: int, elsewhere: str | None = None)
 async def _measure() -> None:
     with running_server(waits_for_disk=True) as server:
         url = await asyncio.to_thread(server.fresh_database)
-        print("processes | bytes of the state | ms a message | messages a second")
+        print("| processes | bytes of the state | ms a message | messages a second | idle |")
+        print("|---|---|---|---|---|")
         for size in SIZES:
-            length, each, rate = await _measure_messages(url, size)
-            print(f"{size:9,} | {length:18,} | {each:12.2f} | {rate:17,.0f}")
-        print("listeners | notifications a second")
+            length, each, rate, idle = await _measure_messages(url, size)
+            print(f"| {size:,} | {length:,} | {each:.2f} | {rate:,.0f} | {idle:,.0f} |")
+        print("\n| listeners | notifications a second |\n|---|---|")
         for listeners in LISTENERS:
-            print(f"{listeners:9,} | {await _measure_notes(url, listeners):22,.0f}")
+            print(f"| {listeners} | {await _measure_notes(url, listeners):,.0f} |")
         other = await asyncio.to_thread(server.fresh_database)
         rate = await _measure_notes(url, LISTENERS[-1], other)
-        print(f"{LISTENERS[-1]:9,} | {rate:22,.0f} (they listen in another database)")
+        print(f"| {LISTENERS[-1]} in another database | {rate:,.0f} |")
 
 
 if __name__ == "__main__":
