@@ -11,13 +11,13 @@ BREAKERS: Final = "tool_engine/admission/cluster/breakers.py"
 CONFIRMING: Final = "tool_engine/admission/cluster/confirming.py"
 COORDINATOR: Final = "tool_engine/admission/cluster/coordinator.py"
 HOLDER: Final = "tool_engine/admission/cluster/holder.py"
-IDLING: Final = "tool_engine/admission/cluster/idling.py"
 KEY: Final = "tool_engine/admission/key.py"
 LEASE: Final = "tool_engine/admission/cluster/lease.py"
 LEASED_CALL: Final = "tool_engine/admission/cluster/leased_call.py"
 LINE_UP: Final = "tool_engine/admission/cluster/line_up.py"
 LIMITS: Final = "tool_engine/admission/cluster/cluster_limits.py"
 LEASING: Final = "tool_engine/admission/cluster/leasing.py"
+SHARED_ROW: Final = "tool_engine/admission/cluster/shared_row.py"
 STAND_IN: Final = "tool_engine/admission/cluster/stand_in.py"
 OUTBOX: Final = "tool_engine/admission/cluster/outbox.py"
 CLUSTER: Final = ("tests/admission/cluster",)
@@ -30,15 +30,15 @@ def _mutate(name: str, file: str, old: str, new: str) -> Mutation:
 CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "one that is idle does not see that another one has ended",
-        IDLING,
+        SHARED_ROW,
         "            if each.name not in sessions or is_over:\n",
         "            if is_over:\n",
     ),
     _mutate(
         "one that holds units says in vain that it goes on",
-        IDLING,
-        " or not state.is_idle(life):\n",
-        ":\n",
+        SHARED_ROW,
+        "life.lost_at is not None or not state.is_idle(life):\n",
+        "life.lost_at is not None:\n",
     ),
     _mutate(
         "one that is idle is given up though it has a session",
@@ -48,7 +48,7 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     _mutate(
         "starts that are over count as long as all are idle",
-        IDLING,
+        SHARED_ROW,
         " or state.has_ended(now):\n",
         ":\n",
     ),

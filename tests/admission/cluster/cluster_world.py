@@ -31,7 +31,6 @@ from tool_engine.admission.cluster.effects import (
     Wait,
 )
 from tool_engine.admission.cluster.holder import Holder
-from tool_engine.admission.cluster.idling import answer_idle
 from tool_engine.admission.cluster.lease_messages import (
     Answer,
     GivenUp,
@@ -43,6 +42,7 @@ from tool_engine.admission.cluster.lease_messages import (
     encode_message,
 )
 from tool_engine.admission.cluster.line_up import Entry
+from tool_engine.admission.cluster.shared_row import answer_idle
 from tool_engine.admission.cluster.stand_in import CHECKS, note_renewed, take_idle
 
 

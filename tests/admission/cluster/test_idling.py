@@ -9,9 +9,9 @@ import pytest
 from tests.admission.cluster.test_holder import AI, Pair
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.effects import Effect, Send
-from tool_engine.admission.cluster.idling import answer_idle
 from tool_engine.admission.cluster.lease_messages import Sync
 from tool_engine.admission.cluster.saved_state import save_state
+from tool_engine.admission.cluster.shared_row import answer_idle
 from tool_engine.model.settings.concurrency import ToolRate
 
 BEAT = 2.6
