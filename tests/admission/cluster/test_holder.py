@@ -446,3 +446,22 @@ def test_a_rate_that_holds_a_call_up_says_for_how_long() -> None:
     pair.do(b, b.tick(8.0), 8.0)
     assert list(b.running) == [1]
     assert b.signs.rates == {}
+
+
+def test_who_takes_part_is_on_disk() -> None:
+    """A crash that forgot a life would open the gate before it has said what it holds."""
+    state = Coordinator(LIMITS)
+    holder = make_holder("a")
+    assert state.hear(sent(holder.on_connected(0.0)), 0.0).is_durable
+
+
+def test_a_grant_that_was_never_heard_of_is_not_held() -> None:
+    """Its reply was lost with the connection; the next greeting does not name it."""
+    pair = Pair("a")
+    a, state = pair.holders["a"], pair.coordinator
+    state.hear(sent(a.ask(1, {AI: 2}, 0.1)), 0.1)
+    assert state.books.used == {AI: 2}
+    a.withdraw(1, 0.15)
+    a.on_connection_lost(0.15)
+    pair.do(a, a.on_connected(0.2), 0.2)
+    assert state.books.used == {}
