@@ -218,7 +218,11 @@ class ExecutorRegistry:
         return sorted({*self._registered, *BUILTIN_EXECUTORS, *self._find_offered()})
 
     def nearest(self, name: str) -> str:
-        return find_nearest(name, self.names())
+        """Return the likely name of an executor, or the function that a dotted path means."""
+        near = find_nearest(name, self.names())
+        module, _, function = name.rpartition(".")
+        is_path = bool(module) and all(part.isidentifier() for part in name.split("."))
+        return near or (f"{module}:{function}" if is_path else "")
 
     def resolve(self, tool: Tool) -> ToolExecutor | None:
         """Return the executor that runs `tool`, or None; raise as `get` does.

@@ -101,10 +101,12 @@ def test_a_handler_that_nothing_runs_is_a_warning(command: Callable[..., Any], t
     text = "name: {name}\ndescription: x\nentry: {{type: custom, handler: {handler}}}\n"
     write(tools, "near.yaml", text.format(name="near", handler="calculater"))
     write(tools, "far.yaml", text.format(name="far", handler="zzz"))
+    write(tools, "dotted.yaml", text.format(name="dotted", handler="shop.tools.find"))
     ended = command("validate")
     assert ended.code == 0
     assert "nothing installed runs 'calculater'; did you mean 'calculator'?" in ended.out
     assert "nothing installed runs 'zzz'; register it" in ended.out
+    assert "runs 'shop.tools.find'; did you mean 'shop.tools:find'?" in ended.out
 
 
 WORKFLOW = """name: flow
