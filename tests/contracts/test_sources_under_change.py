@@ -268,8 +268,8 @@ async def test_one_that_cannot_be_closed(tmp_path: Path, hangs: bool) -> None:
 # Calls of a source that goes.
 
 
-async def test_calls_that_run_and_wait_go_on_when_their_source_goes(tmp_path: Path) -> None:
-    """Each keeps the definition and the executor that it began with; later ones find no tool."""
+async def test_a_call_that_runs_goes_on_when_its_source_goes(tmp_path: Path) -> None:
+    """It keeps its definition and its executor; those that wait end, those to come have another."""
     limits = ConcurrencyConfig(max_concurrent=1)
     source = Slow("mcp:x", [tool("a")])
     config = config_of(tmp_path / "tools")
@@ -283,8 +283,28 @@ async def test_calls_that_run_and_wait_go_on_when_their_source_goes(tmp_path: Pa
         replacing = ListSource("mcp:x", [tool("a", version="2.0.0")])
         await engine.add_source(replacing)
         source.go.set()
-        assert [(await each).output for each in calls] == [{"result": "1.0.0"}] * 3
+        first, *others = await asyncio.gather(*calls)
+        assert first.output == {"result": "1.0.0"}
+        assert [each.error_type for each in others] == ["tool_not_found"] * 2
         assert await outcome(engine, "a") == {"result": "mcp:x a 2.0.0"}
+
+
+async def test_calls_that_wait_go_on_when_their_source_has_another_version(tmp_path: Path) -> None:
+    """Each keeps the definition that it began with."""
+    limits = ConcurrencyConfig(max_concurrent=1)
+    source = Slow("mcp:x", [tool("a")])
+    config = config_of(tmp_path / "tools")
+    async with asyncio.timeout(BOUND), ToolEngine(config, concurrency=limits) as engine:
+        await engine.add_source(source)
+        calls = [asyncio.create_task(engine.execute("a", {})) for _ in range(3)]
+        await source.started.wait()
+        while len(engine.controller.snapshot().waiting) < 2:  # noqa: ASYNC110 - it has no such event
+            await asyncio.sleep(0)
+        source.items = [tool("a", version="2.0.0")]
+        await engine.reload()
+        source.go.set()
+        assert [(await each).output for each in calls] == [{"result": "1.0.0"}] * 3
+        assert (await engine.execute("a", {})).output == {"result": "2.0.0"}
 
 
 IGNORED = {"type": "python", "handler": "os:getpid"}

@@ -287,7 +287,7 @@ async def test_time_limits_that_are_none(ann: Browser, engine: ToolEngine, limit
 async def test_a_result_with_half_a_character(
     ann: Browser, engine: ToolEngine, partial: dict[str, Any]
 ) -> None:
-    """What no strict reader of JSON takes: the value is shown all the same."""
+    """What no strict reader of JSON takes: it is shown as the six letters that the API sends."""
 
     @engine.tool(effect="read")
     async def cut() -> dict[str, str]:
@@ -297,7 +297,8 @@ async def test_a_result_with_half_a_character(
     fields = form_of(await ann.open("/studio/tester?tool=cut"))
     shown = await ann.send("/studio/tester/run", {**fields, "mode": "json"}, **partial)
     assert "succeeded" in shown.words
-    assert "half \\ud83d" in shown.words
+    for line in (r'"text": "half \\ud83d"', r'"\\ud83d": "key"'):
+        assert line in shown.words
 
 
 async def test_a_stream_that_fails_says_so(
