@@ -22,6 +22,7 @@ from tool_engine import (
     ToolExecutionContext,
     ToolRate,
 )
+from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.settings.retention import RecordRetention
 
 
@@ -269,6 +270,9 @@ def test_optional_limits() -> None:
     assert (config.queue_timeout, config.max_zombies) == (None, 2)
 
 
+TOOL = ToolConfigLoader().load_text("name: echo\ndescription: Repeats.\nentry: {type: builtin}")
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
@@ -282,6 +286,8 @@ def test_optional_limits() -> None:
         ("lock", True, "lock must be one of off, enforce, got True"),
         ("lock_file", "", "lock_file must be a path"),
         ("concurrency", 3, "concurrency must be a ConcurrencyConfig"),
+        ("mcp_servers", [object()], "mcp_servers must be the path of a .mcp.json"),
+        ("mcp_servers", [TOOL], "mcp_servers must be the path of a .mcp.json"),
     ],
 )
 def test_impossible_settings(field: str, value: Any, message: str) -> None:

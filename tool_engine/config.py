@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from os import PathLike
 from typing import Any, Final
 
@@ -361,12 +362,11 @@ def _checked_servers(value: object) -> Any:
                     f"{{'command': 'npx', 'args': [...]}}, got {type(entry).__name__}"
                 )
         return _ServerEntries(entries)
-    # Settings that a program gives, or what a command has read in the project's settings.
-    kinds = ("connect_timeout", "definition_hash")
-    if isinstance(value, list | tuple) and all(
-        any(hasattr(each, kind) for kind in kinds) for each in value
-    ):
-        return tuple(value)
+    if isinstance(value, list | tuple):
+        # Settings that a program gives, or what a command has read in the project's settings.
+        kind: Any = import_module("tool_engine.catalog.kinds").ServerDefinition
+        if all(isinstance(each, kind) or hasattr(each, "connect_timeout") for each in value):
+            return tuple(value)
     raise ConfigurationError(
         "mcp_servers must be the path of a .mcp.json, a mapping of its entries, or a list of "
         f"MCPServerSettings, got {type(value).__name__}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -255,12 +256,12 @@ class Follower:
     async def _follow_changes(self) -> None:
         """Read until nothing was heard meanwhile, with a rest after each reading."""
         try:
-            while self._is_due and not self._is_stopped:
-                self._is_due = False
-                await self.refresh()
-                await asyncio.sleep(REST)
-        except EngineClosedError:
-            pass  # what is closed takes nothing in any more, and no caller waits for this task
+            # What is closed takes nothing in any more, and no caller waits for this task.
+            with contextlib.suppress(EngineClosedError):
+                while self._is_due and not self._is_stopped:
+                    self._is_due = False
+                    await self.refresh()
+                    await asyncio.sleep(REST)
         finally:
             self._changes = None
 

@@ -120,15 +120,18 @@ async def test_lines_of_a_tool(engine: ToolEngine, audit: Audit) -> None:
     assert [e.data["level"] for e in audit.events[1:-1]] == ["info", *["warning"] * 3]
 
 
-async def test_very_many_lines(engine: ToolEngine, audit: Audit) -> None:
-    """Of a flood the newest are there, and how many are not."""
-
+async def say_lines(engine: ToolEngine, count: int) -> None:
     async def work(context: ToolExecutionContext) -> None:
-        for number in range(10_000):
+        for number in range(count):
             context.log(str(number))
 
     add_tool(engine, work)
     await engine.execute("work")
+
+
+async def test_very_many_lines(engine: ToolEngine, audit: Audit) -> None:
+    """Of a flood the newest are there, and how many are not."""
+    await say_lines(engine, 10_000)
     lines = [each for each in audit.events if each.event_type.value == "execution_logged"]
     assert len(lines) + sum(each.data.get("dropped", 0) for each in lines) == 10_000
     assert (len(lines), lines[-1].data["message"]) == (251, "9999")
@@ -136,13 +139,7 @@ async def test_very_many_lines(engine: ToolEngine, audit: Audit) -> None:
 
 async def test_two_hundred_lines_at_once(engine: ToolEngine, audit: Audit) -> None:
     """A tool that says 2,000 lines a second is heard: 200 come between two looks at them."""
-
-    async def work(context: ToolExecutionContext) -> None:
-        for number in range(200):
-            context.log(str(number))
-
-    add_tool(engine, work)
-    await engine.execute("work")
+    await say_lines(engine, 200)
     assert [message for _, _, message in reported(audit)] == [str(each) for each in range(200)]
 
 

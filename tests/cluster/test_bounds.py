@@ -44,7 +44,10 @@ def test_settings_out_of_bounds(fields: dict[str, object], message: str) -> None
 
 
 def test_settings_at_the_bounds() -> None:
-    ClusterConfig(url=URL, name="x" * 100, lease_ttl=86_400, idle_time=86_400, session_grace=0.01)
+    made = ClusterConfig(
+        url=URL, name="x" * 100, lease_ttl=86_400, idle_time=86_400, session_grace=0.01
+    )
+    assert (len(made.name), made.lease_ttl, made.session_grace) == (100, 86_400, 0.01)
 
 
 async def test_what_calls_say_makes_no_large_row(

@@ -30,7 +30,7 @@ def typed(shell: str, home: Path, line: str) -> tuple[str, str]:
     """What a line at a shell prints, and what it says is wrong."""
     program = shutil.which(shell)
     if program is None:
-        pytest.skip(f"{shell} is not installed")
+        pytest.skip(reason=f"{shell} is not installed")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ended = subprocess.run(
         # Behind a last command the shell would be replaced by it, and could not be found out.

@@ -6,6 +6,7 @@ Looked at: calls, lists, load errors, generations, rollbacks, the lock, and what
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
 import tracemalloc
@@ -30,10 +31,11 @@ from tool_engine import (
     ToolEngineConfig,
     ToolEngineEvent,
 )
-from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.tool import Tool
 
 BOUND = 60.0
+Calls = list[asyncio.Task[ToolExecutionResult]]
 SET = [f"tool_{number:02}" for number in range(50)]
 
 
@@ -268,10 +270,10 @@ async def test_one_that_cannot_be_closed(tmp_path: Path, hangs: bool) -> None:
 # Calls of a source that goes.
 
 
-async def test_a_call_that_runs_goes_on_when_its_source_goes(tmp_path: Path) -> None:
-    """It keeps its definition and its executor; those that wait end, those to come have another."""
-    limits = ConcurrencyConfig(max_concurrent=1)
-    source = Slow("mcp:x", [tool("a")])
+@contextlib.asynccontextmanager
+async def one_runs_two_wait(tmp_path: Path) -> AsyncIterator[tuple[ToolEngine, Slow, Calls]]:
+    """Three calls of a tool of a source, for which there is one slot."""
+    source, limits = Slow("mcp:x", [tool("a")]), ConcurrencyConfig(max_concurrent=1)
     config = config_of(tmp_path / "tools")
     async with asyncio.timeout(BOUND), ToolEngine(config, concurrency=limits) as engine:
         await engine.add_source(source)
@@ -279,9 +281,14 @@ async def test_a_call_that_runs_goes_on_when_its_source_goes(tmp_path: Path) -> 
         await source.started.wait()
         while len(engine.controller.snapshot().waiting) < 2:  # noqa: ASYNC110 - it has no such event
             await asyncio.sleep(0)
+        yield engine, source, calls
+
+
+async def test_a_call_that_runs_goes_on_when_its_source_goes(tmp_path: Path) -> None:
+    """It keeps its definition and its executor; those that wait end, those to come have another."""
+    async with one_runs_two_wait(tmp_path) as (engine, source, calls):
         await engine.remove_source(source)
-        replacing = ListSource("mcp:x", [tool("a", version="2.0.0")])
-        await engine.add_source(replacing)
+        await engine.add_source(ListSource("mcp:x", [tool("a", version="2.0.0")]))
         source.go.set()
         first, *others = await asyncio.gather(*calls)
         assert first.output == {"result": "1.0.0"}
@@ -291,20 +298,12 @@ async def test_a_call_that_runs_goes_on_when_its_source_goes(tmp_path: Path) -> 
 
 async def test_calls_that_wait_go_on_when_their_source_has_another_version(tmp_path: Path) -> None:
     """Each keeps the definition that it began with."""
-    limits = ConcurrencyConfig(max_concurrent=1)
-    source = Slow("mcp:x", [tool("a")])
-    config = config_of(tmp_path / "tools")
-    async with asyncio.timeout(BOUND), ToolEngine(config, concurrency=limits) as engine:
-        await engine.add_source(source)
-        calls = [asyncio.create_task(engine.execute("a", {})) for _ in range(3)]
-        await source.started.wait()
-        while len(engine.controller.snapshot().waiting) < 2:  # noqa: ASYNC110 - it has no such event
-            await asyncio.sleep(0)
+    async with one_runs_two_wait(tmp_path) as (engine, source, calls):
         source.items = [tool("a", version="2.0.0")]
         await engine.reload()
         source.go.set()
         assert [(await each).output for each in calls] == [{"result": "1.0.0"}] * 3
-        assert (await engine.execute("a", {})).output == {"result": "2.0.0"}
+        assert await outcome(engine, "a") == {"result": "2.0.0"}
 
 
 IGNORED = {"type": "python", "handler": "os:getpid"}

@@ -18,6 +18,7 @@ LAYOUT: Final = "tool_engine/admission/layout.py"
 LINES: Final = "tool_engine/admission/lines.py"
 POOL: Final = "tool_engine/admission/pool.py"
 OVERDUE: Final = "tool_engine/calls/overdue.py"
+NESTING: Final = "tool_engine/calls/nesting.py"
 PIPELINE: Final = "tool_engine/calls/pipeline.py"
 QUEUE: Final = "tool_engine/admission/queue.py"
 REFUSAL: Final = "tool_engine/admission/refusal.py"
@@ -199,7 +200,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "a parked slot is not taken again",
-        PIPELINE,
+        NESTING,
         "else:\n                await self._controller.unpark(slot)",
         "else:\n                self._controller.stay_parked(slot)",
         CALLS,

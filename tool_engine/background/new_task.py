@@ -7,15 +7,19 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
+
 from tool_engine.calls.call import ANONYMOUS, name_task
 from tool_engine.calls.task_calls import BegunCall
 from tool_engine.errors import ConfigurationError, TaskError
+from tool_engine.knowledge.sql.schema.harmless import Harmless
 from tool_engine.logger import current_call
 from tool_engine.model.call import ToolExecutionContext, check_timeout
 from tool_engine.model.context_check import check_context
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
-from tool_engine.model.task import QUEUED, RUNNING, KeptTask, TaskState
+from tool_engine.model.task import QUEUED, RUNNING, KeptTask, TaskState, fields_of
 from tool_engine.model.tool import Tool
+from tool_engine.redaction import redact
 
 LONGEST_KEY: Final = 512
 LONGEST_TTL: Final = 10 * 365 * 86_400.0
@@ -66,6 +70,24 @@ def check_owner(owner: object) -> None:
             f"owner must be a text, as the caller_id of a context, or None for anyone's, got "
             f"{owner!r:.80}; give the name of who started the task"
         )
+
+
+def can_be_kept(
+    tool: Tool | None, params: Any, context: ToolExecutionContext, harmless: Harmless
+) -> bool:
+    """Return True if a database may keep the call such that another process can make it."""
+    if tool is not None and (tool.secret_names or tool.secret_parts):
+        return False
+    if context.on_progress is not None or context.deadline is not None:
+        return False
+    kept = params if context is ANONYMOUS else [params, fields_of(context)]
+    try:
+        if msgspec.json.decode(msgspec.json.encode(kept)) != kept:
+            return False
+        harmless.refresh()
+        return harmless.is_so(params) or bool(redact(params) == params)
+    except Exception:  # noqa: BLE001 - a foreign value may raise anything
+        return False
 
 
 def make_task(

@@ -14,12 +14,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
-import msgspec
 from msgspec.structs import replace
 
 from tool_engine.background.feeding import Feeding
 from tool_engine.background.late_writing import TaskWriter
-from tool_engine.background.new_task import LONGEST_TTL, check_owner, check_start, make_task
+from tool_engine.background.new_task import (
+    LONGEST_TTL,
+    can_be_kept,
+    check_owner,
+    check_start,
+    make_task,
+)
 from tool_engine.background.quotas import Quotas
 from tool_engine.background.request_digest import digest_request
 from tool_engine.calls.call import ANONYMOUS
@@ -51,10 +56,8 @@ from tool_engine.model.task import (
     KeptTask,
     TaskHandle,
     TaskState,
-    fields_of,
 )
 from tool_engine.model.tool import Tool
-from tool_engine.redaction import redact
 from tool_engine.validation import ToolParameterValidator
 
 if TYPE_CHECKING:
@@ -159,7 +162,7 @@ class EngineTasks:
         if storage.is_shared and not self._clock.is_fresh:
             await self._learn_time(is_late=is_late)
         tool = self._engine.get(tool_name) if isinstance(tool_name, str) else None
-        is_secret = storage.is_shared and not self._can_be_kept(tool, params, given)
+        is_secret = storage.is_shared and not can_be_kept(tool, params, given, self._harmless)
         # One whose caller waits runs where that is, as a call does, also where others run tasks.
         is_bound = is_secret or (is_awaited and not (self.runs_here or feeding.runs_all))
         self._open_for(is_awaited=is_awaited, is_bound=is_bound)
@@ -544,21 +547,6 @@ class EngineTasks:
             kept.state = replace(state, message=message)
 
     # Starting.
-
-    def _can_be_kept(self, tool: Tool | None, params: Any, context: ToolExecutionContext) -> bool:
-        """Return True if a database may keep the call such that another process can make it."""
-        if tool is not None and (tool.secret_names or tool.secret_parts):
-            return False
-        if context.on_progress is not None or context.deadline is not None:
-            return False
-        kept = params if context is ANONYMOUS else [params, fields_of(context)]
-        try:
-            if msgspec.json.decode(msgspec.json.encode(kept)) != kept:
-                return False
-            self._harmless.refresh()
-            return self._harmless.is_so(params) or bool(redact(params) == params)
-        except Exception:  # noqa: BLE001 - a foreign value may raise anything
-            return False
 
     @property
     def runs_here(self) -> bool:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -30,12 +30,8 @@ from tool_engine.calls.call import (
     Call,
     context_of,
     end_of,
-    end_work_of,
-    ended_error,
     inner_context,
-    joined_context,
     name_call,
-    nested_context,
     slot_of_this_call,
 )
 from tool_engine.calls.consent import Consents, freeze_arguments, let_others_run
@@ -49,7 +45,6 @@ from tool_engine.calls.present import QUEUED, PresentCalls, StoppedError, Wait
 from tool_engine.calls.progress import take_report
 from tool_engine.calls.retrying import Retries
 from tool_engine.calls.sharing import Flight, Flights
-from tool_engine.calls.uses import is_use, take_uses
 from tool_engine.errors import (
     AdmissionError,
     EngineClosedError,
@@ -67,6 +62,9 @@ from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.progress import ToolLogLine, ToolProgress
 from tool_engine.model.record import next_serial
 from tool_engine.model.tool import Tool
+
+if TYPE_CHECKING:
+    from tool_engine.calls.nesting import InnerCalls
 
 _T = TypeVar("_T")
 _FAULTS: Final = ("execution_error", "timeout", "worker_lost")
@@ -110,6 +108,7 @@ class Pipeline:
         self._overdue = OverdueWork(controller, lost_after)
         self.leader_of, self.explain_lost = self._flights.leader_of, self._overdue.explain_lost
         self.explain_place = planner.explain_place
+        self.home: object = engine
         self.consents = Consents(ending, scope, self.present, engine)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
@@ -117,10 +116,12 @@ class Pipeline:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.announced: Call | None = None
         # Loaded with the first engine, as a module that imports the package needs none.
+        nesting = import_module("tool_engine.calls.nesting")
+        self._inner_calls: InnerCalls = nesting.InnerCalls(self, controller)
+        self.take_nested = self._inner_calls.nest  # once, not for each call
         plain = import_module("tool_engine.calls.plain_calls")
         self._take_plain, self._make_wires, self._wires = plain.take_plain, plain.make_wires, None
         self._time: Callable[[], float] = monotonic
-        self.take_nested = self.nest  # once, not for each call
         controller.attach(self)
 
     def current_slot(self) -> Slot | None:
@@ -191,7 +192,7 @@ class Pipeline:
             return await self._execute_at_home(tool_name, params, context, call_id)
         near, is_own = current_call.get() or context._call, context._is_of_own  # noqa: SLF001 - its own
         if near is not None and parent is _UNASKED:
-            return await self._make_inner_call(near, tool_name, params, context, call_id)
+            return await self._inner_calls.make_call(near, tool_name, params, context, call_id)
         if begun is None:
             try:
                 plan, packed = None if is_own else self._plans.get(tool_name), pack_plain(params)
@@ -321,119 +322,7 @@ class Pipeline:
         refusal = self.consents.refusal_since(call, now, arguments)
         return now if refusal is None else Failure(*msgspec.structs.astuple(refusal))
 
-    async def _make_inner_call(
-        self, near: Call, tool_name: str, params: Any, context: Any, call_id: str | None
-    ) -> ToolExecutionResult:
-        """Make a call for the tool of `near`, or for work that it has started."""
-        self.present.check_inner(call_id)
-        if not near.is_owned_by(self):
-            return await self._make_across(near, tool_name, params, context)
-        if near.is_over:
-            if near.is_broken_off:
-                raise ended_error(near.call_id, tool_name)
-            inner = inner_context(near, context)
-            return await self._execute_inside(tool_name, params, inner, None)
-        own = None if context is ANONYMOUS else context
-        return await self.nest(near.bind(near.deadline), tool_name, params, None, own)
-
-    async def _make_across(
-        self, near: Call, tool_name: str, params: Any, context: ToolExecutionContext
-    ) -> ToolExecutionResult:
-        """Make a call for a call of another engine: engines lend each other no slots.
-
-        Where a call of this engine led to it, that one lends its slot, since it waits for this
-        call.
-        """
-        maker, inner = near.of(self), inner_context(near, context)
-        if near.is_over and not near.is_broken_off:
-            if maker is None or maker.is_over:
-                return await self._execute_inside(tool_name, params, inner, None)
-            # Work that it left behind belongs to the call that led to it, while that runs.
-            near, inner = maker, joined_context(maker, inner)
-        inner._call = near  # noqa: SLF001 - the engine's own
-        with near.helped():
-            # Checked after it is noted: the other engine may end it from another loop's thread.
-            if near.is_overdue or near.is_broken_off:
-                raise ended_error(near.call_id, tool_name)
-            if near.is_ending:
-                await end_work_of(near, tool_name)
-            if maker is not None and maker.is_lending:
-                return await self._lend_slot(maker, tool_name, params, inner)
-            return await self._execute_inside(tool_name, params, inner, None)
-
-    async def nest(
-        self,
-        outer: ToolExecutionContext,
-        tool_name: str,
-        params: Any,
-        timeout: float | None,  # noqa: ASYNC109 - the timeout of the nested call
-        context: ToolExecutionContext | None = None,
-    ) -> ToolExecutionResult:
-        """Make a call for the call of `outer`, whose slot is parked meanwhile."""
-        if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
-            take = partial(self.nest, outer, tool_name, params, timeout, context)
-            return await self.home_loop.carry(take, outer)
-        call: Call = outer.bound_call
-        if call.is_over or call.slot.is_overdue:
-            raise ended_error(outer.call_id, tool_name)
-        if call.is_ending:
-            await end_work_of(call, tool_name)
-        inner, lender = nested_context(outer, context, timeout), call
-        near = current_call.get()
-        if near is not None and near is not call and near.is_lending:
-            # The tool of one call uses the context of another: both hold.
-            inner, call = joined_context(near, inner), near
-            maker = near.of(self)
-            if maker is not None and maker.is_lending:
-                lender = maker
-        inner._call = call  # noqa: SLF001 - the engine's own
-        if lender is call:
-            return await self._lend_slot(call, tool_name, params, inner)
-        with call.helped():
-            return await self._lend_slot(lender, tool_name, params, inner)
-
-    async def _lend_slot(
-        self, call: Call, tool_name: str, params: Any, inner: ToolExecutionContext
-    ) -> ToolExecutionResult:
-        """Make an inner call of `call`, or of work that it led to, with its slot parked."""
-        slot, run, loop = call.slot, call.run, get_running_loop()
-        if run is not None and run.get_loop() is not loop:
-            # Only its own loop may touch the slot.
-            return await self._execute_inside(tool_name, params, inner, None)
-        task: Any = task_of(loop)
-        is_helper = call.take_helper(task)
-        self._controller.park(slot)
-        try:
-            return await self._execute_inside(tool_name, params, inner, slot)
-        finally:
-            if is_helper:
-                call.helpers.discard(task)
-            run = call.run if is_helper else task
-            # Work that cannot be cancelled continues with its inner calls, so it can wait.
-            if run is not None and run.is_ending and not run.leaves_on_cancel:
-                self._controller.unpark_nowait(slot)
-            else:
-                await self._controller.unpark(slot)
-
-    async def _execute_inside(
-        self,
-        tool_name: str,
-        params: Any,
-        inner: ToolExecutionContext,
-        parent: Slot | None,
-    ) -> ToolExecutionResult:
-        """Run a tool's inner call, and count it as a use where a conversation counts."""
-        tool = None if inner.scope is None else self._find_shared(tool_name, inner)
-        uses = take_uses(inner.scope, tool_name, tool, self.consents.home)
-        if isinstance(uses, Refusal):
-            return self.refuse(tool_name, params, inner, uses)
-        result = await self.execute(tool_name, params, inner, parent=parent)
-        if uses and not is_use(result):
-            for each in uses:
-                each.give_back()
-        return result
-
-    def _find_shared(self, name: object, context: ToolExecutionContext) -> Tool | None:
+    def find_shared(self, name: object, context: ToolExecutionContext) -> Tool | None:
         """Return the tool of the engine that a call names; None: there is none."""
         return self._find(name) if isinstance(name, str) and not is_of_own(context) else None
 
@@ -484,7 +373,7 @@ class Pipeline:
         if self._is_closed:
             return Failure("engine_closed", "the engine is closed and takes no more calls")
         name, scope, is_own = call.tool_name, call.context.scope, is_of_own(call.context)
-        tool = self._find_shared(name, call.context)
+        tool = self.find_shared(name, call.context)
         if tool is None and scope is not None and (is_own or not self.consents.is_guest(call)):
             own = scope.own(name)
             if own is not None:
@@ -542,6 +431,10 @@ class Pipeline:
     ) -> ToolExecutionResult:
         take = partial(self.execute, tool_name, params, context, call_id=call_id)
         return await self.home_loop.carry(take, context)
+
+    def is_at_home(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return True if the calls live on `loop`, or move there now."""
+        return loop is self._loop or self._use_loop(loop)
 
     def _use_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Return True if the calls live on `loop`; move there if their own does not run."""

@@ -50,6 +50,7 @@ _DEEPEST: Final = 1_000
 _CONTAINERS: Final = frozenset((dict, list, tuple))
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
 _KEYS: Final = _NUMBERS | {str}
+_WITH_DIGITS: Final = (int, Enum)
 _LISTS: Final = frozenset((list, tuple, set, frozenset))
 _KNOWN: Final = (
     *(str, int, float, bytes, bytearray, memoryview, type(None), Enum, Decimal, UUID),
@@ -248,7 +249,7 @@ class _Taking:
 
     def plain(self, value: Any, place: str, depth: int) -> Any:
         self._left -= 1
-        if isinstance(value, int | Enum):
+        if isinstance(value, _WITH_DIGITS):
             _check_digits(value, place)
             return value
         # What nests deeper, holds itself or has more in it is cut where it is written as text.

@@ -227,10 +227,22 @@ async def _pass_unless_draining(
     inner: Any, served: Served, scope: Any, receive: Any, send: Any
 ) -> None:
     """Pass a message of a client on, but no more calls while none are taken."""
-    if served.is_draining and b'"tools/call"' in scope.get("body", b""):
+    if served.is_draining and _read_method(scope.get("body", b"")) == "tools/call":
         await send_problem(make_draining(), send)
     else:
         await inner(scope, receive, send)
+
+
+class _Message(msgspec.Struct):
+    method: str = ""
+
+
+def _read_method(body: bytes) -> str:
+    """Return the method that a client asks for; empty: its message is no request."""
+    try:
+        return msgspec.json.decode(body, type=_Message).method
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return ""
 
 
 def _make_studio(

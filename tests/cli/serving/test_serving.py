@@ -70,10 +70,21 @@ async def test_it_is_heard_while_it_drains(tmp_path: Path) -> None:
             assert (await other.get("/readyz")).status == 503
             assert (await other.get("/healthz")).status == 200
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "say"}}
-        for refused, body in ((path, {}), ("/mcp", message)):
-            async with http.post(refused, json=body) as answer:
+        sent = json.dumps(message)
+        kind = {"content-type": "application/json"}
+        for refused, text in (
+            (path, "{}"),
+            ("/mcp", sent),
+            ("/mcp", sent.replace("tools/call", r"tools\/call")),
+        ):
+            async with http.post(refused, data=text, headers=kind) as answer:
                 said = await answer.json()
                 assert (answer.status, said["type"]) == (503, "urn:tool-engine:draining")
+        other_text = json.dumps(
+            {**message, "method": "ping", "params": {"tools/call": "tools/call"}}
+        )
+        async with http.post("/mcp", data=other_text, headers=kind) as answer:
+            assert answer.status != 503
         async with http.delete(f"/v1/calls/{found[0]['call_id']}") as answer:
             assert (await answer.json())["is_cancelled"] is True
         assert (await (await call).json())["error_type"] == "cancelled"

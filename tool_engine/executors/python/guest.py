@@ -173,10 +173,8 @@ def answer_request(
 def flush_words() -> None:
     """Pass on what a handler has printed."""
     for stream in (sys.stdout, sys.stderr):
-        try:  # noqa: SIM105 - each call pays for it
+        with contextlib.suppress(Exception):  # a handler may have put anything there
             stream.flush()
-        except Exception:  # noqa: BLE001, S110 - a handler may have put anything there
-            pass
 
 
 def read_request(request: Any, write: Callable[[bytes], object]) -> tuple[dict[str, Any], Any]:

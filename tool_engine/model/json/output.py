@@ -34,6 +34,8 @@ _WORDS: Final = {None: "null", True: "true", False: "false"}
 _MOST_BITS: Final = 14_285
 """Those of a number of 4,300 digits: Python writes and reads no longer one, and most others stop
 far below."""
+_SURE_BITS: Final = 2_000
+"""Those of a number that a program cannot forbid to write: its limit is at least 640 digits."""
 _LONGEST: Final = 160
 
 
@@ -207,8 +209,9 @@ def _plain_key(key: Any) -> str:
 
 def has_writable_digits(number: int) -> bool:
     """Return True if all digits of a whole number can be written."""
-    if int.bit_length(number) > _MOST_BITS:
-        return False
+    bits = int.bit_length(number)
+    if bits <= _SURE_BITS or bits > _MOST_BITS:
+        return bits <= _SURE_BITS
     try:
         int.__repr__(number)
     except ValueError:
