@@ -447,6 +447,18 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         "            idle = 0\n",
     ),
     _mutate(
+        "what was said of one that stood still counts after it has spoken",
+        COORDINATOR,
+        " or life.op > op:\n",
+        ":\n",
+    ),
+    _mutate(
+        "one is spoken for that starts calls as it wakes",
+        STAND_IN,
+        "        self._period = max(holder.ttl / CHECKS, holder.grace * SURE)\n",
+        "        self._period = holder.ttl / CHECKS\n",
+    ),
+    _mutate(
         "a process that is awake has its idle units taken",
         STAND_IN,
         "        if holder.last_seen != seen or now >= holder.valid_until:\n",

@@ -600,15 +600,18 @@ class World:
             self.after(self.lag(), self.renew, process, *found, clock)
             self.after(self.setting.ttl / CHECKS, self.stand_in, process, seen)
 
-    def renew(self, process: Process, life: str, in_use: dict[str, int], sent_at: float) -> None:
+    def renew(
+        self, process: Process, life: str, op: int, in_use: dict[str, int], sent_at: float
+    ) -> None:
         if self.is_up and process.can_hear:
             self.counts["renewed"] += 1
             entries = self.coordinator.lives[life].entries if life in self.coordinator.lives else {}
-            self.taken.update((life, number) for number, each in entries.items() if each.is_granted)
-            notes = self.coordinator.renew(life, in_use, self.now)
+            granted = {(life, number) for number, each in entries.items() if each.is_granted}
+            notes = self.coordinator.renew(life, op, in_use, self.now)
             for note in notes or ():
                 self.notify(note)
             if notes is not None:
+                self.taken |= granted
                 self.after(self.lag(), self.note_renewed, process, life, sent_at)
 
     def note_renewed(self, process: Process, life: str, sent_at: float) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tests.admission.cluster.test_holder import AI, LIMITS, Pair, sent
+from tool_engine.admission.cluster.cluster_database import ClusterConnection
 from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.effects import Start
-from tool_engine.admission.cluster.holder import Holder
-from tool_engine.admission.cluster.stand_in import note_renewed, take_idle
+from tool_engine.admission.cluster.holder import SURE, Holder
+from tool_engine.admission.cluster.stand_in import StandIn, note_renewed, take_idle
 
 
 def stand_still(pair: Pair, holder: Holder, now: float) -> None:
@@ -64,6 +65,29 @@ def test_what_was_granted_meanwhile_goes_on_to_others() -> None:
     assert 2 in a.running
 
 
+def test_what_is_said_late_of_one_that_has_spoken_since_counts_no_more() -> None:
+    """It uses more by then; the thread may have waited long for a connection."""
+    pair = Pair("a", "b")
+    a = pair.holders["a"]
+    pair.do(a, a.ask(1, {AI: 1}, 0.1), 0.1)
+    late = take_idle(a, a.last_seen, 1.0)
+    assert late is not None
+    pair.do(a, a.ask(2, {AI: 1}, 1.1), 1.1)
+    assert 2 in a.running
+    assert pair.coordinator.renew(*late, 1.2) is None
+    assert pair.coordinator.books.used == {AI: 2}
+    found = take_idle(a, a.last_seen, 2.0)
+    assert found is not None
+    assert pair.coordinator.renew(*found, 2.1) is not None
+
+
+def test_one_that_is_spoken_for_looks_at_the_clock_as_it_wakes() -> None:
+    """However short its ttl is, beside the grace."""
+    for ttl in (0.9, 1.2, 10.0):
+        holder = Holder("a", LIMITS, new_life=lambda: "a.1", grace=0.3, ttl=ttl)
+        assert StandIn(holder, ClusterConnection)._period >= holder.grace * SURE  # type: ignore[arg-type]
+
+
 def test_one_that_is_awake_or_was_given_up_is_let_alone() -> None:
     pair = Pair("a")
     a = pair.holders["a"]
@@ -75,6 +99,6 @@ def test_one_that_is_awake_or_was_given_up_is_let_alone() -> None:
     late = a.valid_until
     note_renewed(a, a.life, 0.7, late)
     assert a.valid_until == late, "what is answered late says nothing"
-    assert Coordinator(LIMITS).renew(a.life, {AI: 1}, 0.7) is None
+    assert Coordinator(LIMITS).renew(a.life, 9, {AI: 1}, 0.7) is None
     pair.coordinator.restart(1.0)
-    assert pair.coordinator.renew(a.life, {AI: 1}, 1.1) is None, "it has to say what it holds"
+    assert pair.coordinator.renew(a.life, 9, {AI: 1}, 1.1) is None, "it has to say what it holds"

@@ -88,9 +88,11 @@ class WatchedCoordinator(Coordinator):
                 raise BreachError(f"nothing holds it up, and it waits: {first}")
         return outcome
 
-    def renew(self, name: str, in_use: Mapping[str, int], now: float) -> tuple[Note, ...] | None:
+    def renew(
+        self, name: str, op: int, in_use: Mapping[str, int], now: float
+    ) -> tuple[Note, ...] | None:
         self.now = now
-        notes = super().renew(name, in_use, now)
+        notes = super().renew(name, op, in_use, now)
         if self.is_thorough:
             self._check_books()
         return notes

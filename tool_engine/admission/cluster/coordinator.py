@@ -124,21 +124,24 @@ class Coordinator:
         self._news.discard(life.name)
         return Outcome(answer, self._make_notes(now), self._is_durable)
 
-    def renew(self, name: str, in_use: Mapping[str, int], now: float) -> tuple[Note, ...] | None:
+    def renew(
+        self, name: str, op: int, in_use: Mapping[str, int], now: float
+    ) -> tuple[Note, ...] | None:
         """Keep a life whose process cannot speak now, with what its calls use and no more.
 
         What it was granted and has not heard of goes on as well: it hears so before it uses it.
 
         Args:
             name: The life.
-            in_use: Units of each resource.
+            op: The number of its last message before it stood still.
+            in_use: Units of each resource, as it stood still.
             now: Seconds, on the database's clock.
 
         Returns:
-            What others hear; None: it was given up, or has to say itself what it holds.
+            What others hear; None: it was given up, has spoken since, or has to say what it holds.
         """
         life = self.lives.get(name)
-        if life is None or life.epoch != self.epoch:
+        if life is None or life.epoch != self.epoch or life.op > op:
             return None
         self.heard += 1
         self._news.clear()

@@ -97,7 +97,7 @@ class Holder:
         self._arrivals = count(1)
         self._idle_since: dict[str, float] = {}
         self._seen = (-1, 0)
-        self._op = 0
+        self.op = 0
         self._is_known = self._is_connected = self._is_greeted = self._is_refused = False
         self._is_closing = self._is_closed = False
         self._lost_at: float | None = None
@@ -568,19 +568,19 @@ class Holder:
 
     def _make_message(self, now: float) -> Message | None:
         if not self._is_greeted:
-            self._op += 1
+            self.op += 1
             self._look_at = now + LOOK_EVERY
             return self._make_hello(now)
         leaves = self._is_closing and not self.waiting and not self.running
         looks = now >= self._beat_at or (bool(self.waiting) and now >= self._look_at)
         if not (looks or leaves or self._doubted_at is not None or self.outbox.has_news):
             return None
-        self._op += 1
+        self.op += 1
         if looks:
             self._look_at = now + LOOK_EVERY
         tickets = make_tickets(self.waiting, self.outbox.unsaid)
         revision = self.limits.revision
-        sync = self.outbox.make_sync(self.life, self._op, now, tickets, revision, self._seen)
+        sync = self.outbox.make_sync(self.life, self.op, now, tickets, revision, self._seen)
         is_more = looks or leaves
         return msgspec.structs.replace(sync, looks=looks, leaves=leaves) if is_more else sync
 
@@ -588,7 +588,7 @@ class Holder:
         return Hello(
             self.life,
             self.process,
-            self._op,
+            self.op,
             not self._is_known,
             self.outbox.limits or self.limits,
             tickets=make_tickets(self.waiting, self.waiting),

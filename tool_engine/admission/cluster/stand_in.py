@@ -26,11 +26,12 @@ that was suspended, it has woken by then."""
 _log: Final = structlog.get_logger("tool_engine.admission.cluster")
 
 
-def take_idle(holder: Holder, seen: float, now: float) -> tuple[str, dict[str, int]] | None:
+def take_idle(holder: Holder, seen: float, now: float) -> tuple[str, int, dict[str, int]] | None:
     """Take what is idle from a process that has stood still since it was `seen` last.
 
     Returns:
-        Its life, and the units that its calls use; None: it is awake, or cannot be sure of any.
+        Its life, the number of its last message, and the units that its calls use; None: it is
+        awake, or cannot be sure of any.
     """
     with holder.guard:
         if holder.last_seen != seen or now >= holder.valid_until:
@@ -41,7 +42,7 @@ def take_idle(holder: Holder, seen: float, now: float) -> tuple[str, dict[str, i
                 account.returned += idle
                 holder.outbox.give_back(resource, is_urgent=True)
             in_use[resource] = account.out
-        return holder.life, in_use
+        return holder.life, holder.op, in_use
 
 
 def note_renewed(holder: Holder, life: str, sent_at: float, now: float) -> None:
@@ -61,7 +62,8 @@ class StandIn:
 
     def __init__(self, holder: Holder, make_connection: Callable[[], ClusterConnection]) -> None:
         self._holder, self._make_connection = holder, make_connection
-        self._period = holder.ttl / CHECKS
+        # One that has slept for less starts calls as it wakes, with what went to others meanwhile.
+        self._period = max(holder.ttl / CHECKS, holder.grace * SURE)
         self._thread: threading.Thread | None = None
         self._is_over = threading.Event()
 
@@ -106,12 +108,12 @@ class StandIn:
             connection.abort()
 
     async def _renew_life(
-        self, connection: ClusterConnection, life: str, in_use: dict[str, int]
+        self, connection: ClusterConnection, life: str, op: int, in_use: dict[str, int]
     ) -> bool:
         found = await connection.read()
         while not found.has_crashed:
             state = load_state(found.state)
-            notes = state.renew(life, in_use, read_uptime() + connection.offset)
+            notes = state.renew(life, op, in_use, read_uptime() + connection.offset)
             if notes is None:
                 return False
             texts = [(note.life, encode_message(note).decode()) for note in notes]
