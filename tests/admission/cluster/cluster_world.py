@@ -41,6 +41,7 @@ from tool_engine.admission.cluster.lease_messages import (
     decode_message,
     encode_message,
 )
+from tool_engine.admission.cluster.life import Kept
 from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.admission.cluster.shared_row import answer_idle
 from tool_engine.admission.cluster.stand_in import CHECKS, note_renewed, take_idle
@@ -174,6 +175,7 @@ class World:
                     self.lose(process, view.work[number])
             else:
                 self.learn(process, effect)
+        self.check_refused(process, effects)
         self.count_units(process)
         self.set_timer(process)
 
@@ -198,6 +200,13 @@ class World:
         else:
             assert isinstance(effect, Adopt | TurnBreaker)
 
+    @staticmethod
+    def check_refused(process: Process, effects: list[Effect]) -> None:
+        """A call that is refused because it has to wait does not start with the same news."""
+        waits = {each.number for each in effects if isinstance(each, Wait)}
+        if late := waits & {each.number for each in effects if isinstance(each, Start)}:
+            raise BreachError(f"{late} of {process.name} has to wait, and starts")
+
     def check_has_to_wait(self, process: Process, number: int) -> None:
         """A call that hears that it waits has asked, and hears it once, while it waits."""
         process.told.append(number)
@@ -215,6 +224,8 @@ class World:
             for life in self.coordinator.books.holders.get(resource, ()):
                 process = self.by_life[life]
                 is_there = process.holder.life == life and not process.is_dead
+                # One that has just woken looks for itself before it takes this in.
+                is_there &= process.holder.is_sure(self.clock(process))
                 if is_there and process.holder.idle_of(resource) > 0:
                     raise BreachError(
                         f"{entry} has to wait, and {life} has {resource} idle\n{self}"
@@ -373,25 +384,29 @@ class World:
             return
         if not self.is_up or process.is_cut or (self.chance.random() < 0.1 and not self.is_calm):
             self.after(0.02, self.connect, process)
-            if not self.is_up and not process.is_cut:
-                self.act(process, process.holder.on_refused(self.clock(process)))
+            # Where nothing listens at all, nothing is known of the server.
+            is_refused = not self.is_up and not process.is_cut and self.chance.random() < 0.5
+            happens = process.holder.on_refused if is_refused else process.holder.tick
+            self.act(process, happens(self.clock(process)))
             return
         process.connection = next(self.connections)
         process.sessions.clear()
         self.act(process, process.holder.on_connected(self.clock(process)))
 
-    def drop(self, process: Process) -> None:
-        """The server ends a session; the process hears of it soon."""
+    def drop(self, process: Process, *, warns: bool = False) -> None:
+        """The server ends a session, perhaps with a warning; the process hears of it soon."""
         if process.connection is not None:
             process.sessions.clear()
             ended, process.connection = process.connection, -process.connection
-            self.after(self.chance.uniform(0, 0.05), self.meet, process, self.see_end, -ended)
+            later = self.chance.uniform(0, 0.05)
+            self.after(later, self.meet, process, self.see_end, -ended, warns)
 
-    def see_end(self, process: Process, connection: int) -> None:
+    def see_end(self, process: Process, connection: int, was_warned: bool = False) -> None:
         if process.connection == connection:
             process.connection = None
             process.sessions.clear()
-            self.act(process, process.holder.on_connection_lost(self.clock(process)))
+            holder, clock = process.holder, self.clock(process)
+            self.act(process, holder.on_connection_lost(clock, was_warned=was_warned))
             self.after(0.01, self.connect, process)
 
     def send(self, process: Process, message: Message) -> None:
@@ -597,17 +612,16 @@ class World:
         found = take_idle(process.holder, seen, clock)
         self.count_units(process)
         if found is not None:
-            self.after(self.lag(), self.renew, process, *found, clock)
+            self.after(self.lag(), self.renew, process, found, clock)
             self.after(self.setting.ttl / CHECKS, self.stand_in, process, seen)
 
-    def renew(
-        self, process: Process, life: str, op: int, in_use: dict[str, int], sent_at: float
-    ) -> None:
+    def renew(self, process: Process, kept: Kept, sent_at: float) -> None:
         if self.is_up and process.can_hear:
             self.counts["renewed"] += 1
+            life = kept.life
             entries = self.coordinator.lives[life].entries if life in self.coordinator.lives else {}
             granted = {(life, number) for number, each in entries.items() if each.is_granted}
-            notes = self.coordinator.renew(life, op, in_use, self.now)
+            notes = self.coordinator.renew(kept, self.now)
             for note in notes or ():
                 self.notify(note)
             if notes is not None:
@@ -645,7 +659,7 @@ class World:
             if self.chance.random() < 0.7:
                 self.coordinator = WatchedCoordinator.load(self.saved, self)
             for process in self.processes.values():
-                self.drop(process)
+                self.drop(process, warns=not process.is_cut and self.chance.random() < 0.7)
             self.after(self.chance.choice((0.05, 0.8, 2.5)), self.come_back)
 
     def come_back(self) -> None:

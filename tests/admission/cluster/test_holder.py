@@ -118,6 +118,23 @@ def test_server_that_refuses_everybody_takes_nothing_away() -> None:
     assert a.tick(7.0) == [Lose((1,))]  # 2/3 of the ttl after its last message
 
 
+def test_server_that_warns_as_it_goes_down_takes_nothing_away() -> None:
+    """Nothing listens where it was, and the process slept as it heard so."""
+    pair = Pair("a")
+    a = pair.holders["a"]
+    pair.do(a, a.ask(1, {AI: 1}, 0.0), 0.0)
+    assert a.on_connection_lost(0.6, was_warned=True) == []
+    assert a.tick(3.0) == []
+    pair.coordinator.restart(3.5)
+    pair.do(a, a.on_connected(3.6), 3.6)
+    assert pair.do(a, a.give_back(1, 3.7), 3.7) == [], "its end counts"
+    assert a.on_connection_lost(4.0) == []
+    pair.do(a, a.on_connected(4.1), 4.1)
+    pair.do(a, a.ask(2, {AI: 1}, 4.1), 4.1)
+    assert a.on_connection_lost(4.2) == []
+    assert Lose((2,)) in a.tick(4.5), "another end of a session is no warning"
+
+
 def test_what_was_said_before_it_slept_says_nothing_when_it_wakes() -> None:
     """What it was granted may be with others by now; if not, the answer says so once more."""
     pair = Pair("a", "b")

@@ -7,6 +7,7 @@ from tool_engine.admission.cluster.cluster_database import ClusterConnection
 from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.effects import Start
 from tool_engine.admission.cluster.holder import SURE, Holder
+from tool_engine.admission.cluster.life import Kept
 from tool_engine.admission.cluster.stand_in import StandIn, note_renewed, take_idle
 
 
@@ -14,13 +15,13 @@ def stand_still(pair: Pair, holder: Holder, now: float) -> None:
     """What the thread does once."""
     found = take_idle(holder, holder.last_seen, now)
     assert found is not None
-    notes = pair.coordinator.renew(*found, now)
+    notes = pair.coordinator.renew(found, now)
     assert notes is not None
     for note in notes:
         for reader in pair.holders.values():
             if reader.life == note.life and reader is not holder:
                 pair.do(reader, reader.on_notification(note, now), now)
-    note_renewed(holder, found[0], now, now)
+    note_renewed(holder, found.life, now, now)
 
 
 def test_what_is_in_use_stays_and_what_is_idle_goes() -> None:
@@ -74,11 +75,11 @@ def test_what_is_said_late_of_one_that_has_spoken_since_counts_no_more() -> None
     assert late is not None
     pair.do(a, a.ask(2, {AI: 1}, 1.1), 1.1)
     assert 2 in a.running
-    assert pair.coordinator.renew(*late, 1.2) is None
+    assert pair.coordinator.renew(late, 1.2) is None
     assert pair.coordinator.books.used == {AI: 2}
     found = take_idle(a, a.last_seen, 2.0)
     assert found is not None
-    assert pair.coordinator.renew(*found, 2.1) is not None
+    assert pair.coordinator.renew(found, 2.1) is not None
 
 
 def test_one_that_is_spoken_for_looks_at_the_clock_as_it_wakes() -> None:
@@ -99,6 +100,7 @@ def test_one_that_is_awake_or_was_given_up_is_let_alone() -> None:
     late = a.valid_until
     note_renewed(a, a.life, 0.7, late)
     assert a.valid_until == late, "what is answered late says nothing"
-    assert Coordinator(LIMITS).renew(a.life, 9, {AI: 1}, 0.7) is None
+    assert Coordinator(LIMITS).renew(Kept(a.life, 9, {AI: 1}, {}), 0.7) is None
     pair.coordinator.restart(1.0)
-    assert pair.coordinator.renew(a.life, 9, {AI: 1}, 1.1) is None, "it has to say what it holds"
+    kept = Kept(a.life, 9, {AI: 1}, {})
+    assert pair.coordinator.renew(kept, 1.1) is None, "it has to say what it holds"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 from tests.admission.cluster.shared_by_a_world import is_of_tool
@@ -18,7 +17,7 @@ from tool_engine.admission.cluster.lease_messages import (
     Reply,
     Ticket,
 )
-from tool_engine.admission.cluster.life import Life, Outcome
+from tool_engine.admission.cluster.life import Kept, Life, Outcome
 from tool_engine.admission.cluster.line_up import Entry
 
 
@@ -88,11 +87,9 @@ class WatchedCoordinator(Coordinator):
                 raise BreachError(f"nothing holds it up, and it waits: {first}")
         return outcome
 
-    def renew(
-        self, name: str, op: int, in_use: Mapping[str, int], now: float
-    ) -> tuple[Note, ...] | None:
+    def renew(self, kept: Kept, now: float) -> tuple[Note, ...] | None:
         self.now = now
-        notes = super().renew(name, op, in_use, now)
+        notes = super().renew(kept, now)
         if self.is_thorough:
             self._check_books()
         return notes

@@ -109,12 +109,12 @@ LOST: Final = (
     asyncpg.InternalClientError,
 )
 """What a statement raises that may have been carried out or not."""
-_REFUSING: Final = (
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
+_WARNINGS: Final = (
+    asyncpg.AdminShutdownError.sqlstate,
+    asyncpg.CrashShutdownError.sqlstate,
 )
-
+"""What a server says to each session as it goes down at once, or as another one has crashed it. To
+a session that is ended alone it says so as an error."""
 _FORBIDDEN: Final = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
@@ -167,6 +167,8 @@ class ClusterConnection:
         self._is_checked = False
         self.is_listening = False
         """Whether notifications are heard. PostgreSQL wakes all sessions that do, for each one."""
+        self.was_warned = False
+        """Whether the server has said that it ends all sessions, not this one alone."""
         self.secret: bytes | None = None
         """What all processes hash values of keys with; None: it was never connected."""
         self.offset = self.doubt = 0.0
@@ -194,6 +196,8 @@ class ClusterConnection:
                 if await _is_shared(connection, self._url):
                     raise _say_shared()
                 await self._prepare_database(connection, make_state)
+            self.was_warned = False
+            connection.add_log_listener(self._hear_warning)
             connection.add_termination_listener(self._hear_end)
             lock = f"SELECT pg_advisory_lock_shared({lock_of(life)})"
             await connection.execute(lock, timeout=PATIENCE)
@@ -361,6 +365,9 @@ class ClusterConnection:
         else:
             self._on_note(text)
 
+    def _hear_warning(self, _connection: Any, message: Any) -> None:
+        self.was_warned |= message.sqlstate in _WARNINGS
+
     def _hear_end(self, _connection: Any) -> None:
         self._connection = None
         self._on_end()
@@ -462,5 +469,8 @@ def lock_of(life: str) -> int:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether a server says itself that it takes no connection: it starts, or stops."""
-    return isinstance(error, _REFUSING)
+    """Return whether a server says itself that it takes no connection: it starts, or stops.
+
+    The end of one that is being made is no such thing, for an operator may end each of one process.
+    """
+    return isinstance(error, asyncpg.CannotConnectNowError)

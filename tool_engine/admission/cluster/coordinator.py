@@ -6,7 +6,6 @@ a database changes with each message exactly so. `now` is always a reading of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from tool_engine.admission.cluster.accounts import Account, Books
@@ -29,7 +28,7 @@ from tool_engine.admission.cluster.lease_messages import (
     Sync,
     Ticket,
 )
-from tool_engine.admission.cluster.life import Life, Outcome
+from tool_engine.admission.cluster.life import Kept, Life, Outcome
 from tool_engine.admission.cluster.line_up import Entry, LineUp
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.settings.concurrency import BreakerPolicy
@@ -124,34 +123,31 @@ class Coordinator:
         self._news.discard(life.name)
         return Outcome(answer, self._make_notes(now), self._is_durable)
 
-    def renew(
-        self, name: str, op: int, in_use: Mapping[str, int], now: float
-    ) -> tuple[Note, ...] | None:
+    def renew(self, kept: Kept, now: float) -> tuple[Note, ...] | None:
         """Keep a life whose process cannot speak now, with what its calls use and no more.
 
         What it was granted and has not heard of goes on as well: it hears so before it uses it.
 
         Args:
-            name: The life.
-            op: The number of its last message before it stood still.
-            in_use: Units of each resource, as it stood still.
+            kept: What it goes on with.
             now: Seconds, on the database's clock.
 
         Returns:
             What others hear; None: it was given up, has spoken since, or has to say what it holds.
         """
-        life = self.lives.get(name)
-        if life is None or life.epoch != self.epoch or life.op > op:
+        life = self.lives.get(kept.life)
+        if life is None or life.epoch != self.epoch or life.op > kept.op:
             return None
         self.heard += 1
         self._news.clear()
         self._end_waits(now)
         life.expires = now + self.ttl
         for resource, account in life.accounts.items():
-            idle = account.out - in_use.get(resource, 0)
+            idle = account.out - kept.in_use.get(resource, 0)
             if idle > 0:
                 account.returned += idle
-                self.books.move(name, resource, -idle)
+                self._count_spent(account, resource, kept.spent.get(resource, 0), now)
+                self.books.move(life.name, resource, -idle)
                 self.has_changed = True
         self._serve_waiting(now)
         self._answer_asking(now)

@@ -7,7 +7,7 @@ are used again without a message, while no other process waits for them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from threading import Lock
 from types import MappingProxyType
@@ -279,25 +279,25 @@ class Holder:
         self._is_connected, self._is_greeted, self.in_flight = True, False, None
         return self._finish_event(effects, now)
 
-    def on_connection_lost(self, now: float) -> list[Effect]:
+    def on_connection_lost(self, now: float, *, was_warned: bool = False) -> list[Effect]:
         """Note that the session has ended: what is held may be given up after the grace.
 
-        When it ended is not known: not before this process was last awake.
+        When it ended is not known: not before this process was last awake. `was_warned`: the server
+        has said in it that it ends all sessions.
         """
         seen = self.last_seen
         effects = self._look_at_clock(now)
         if self._is_connected:
             if self._lost_at is None or self._is_refused:
                 self._lost_at = min(seen, now)
-            self._is_connected = self._is_greeted = self._is_refused = False
-            self.in_flight = None
+            self._is_connected = self._is_greeted = False
+            self._is_refused, self.in_flight = was_warned, None
         return self._finish_event(effects + self._look_at_clock(now), now)
 
     def on_refused(self, now: float) -> list[Effect]:
         """Note that the server itself refuses everybody, for it starts or stops.
 
-        So it gives nothing to others, and afterwards waits a ttl for all that it knew. A proxy that
-        refuses proves nothing.
+        So it gives nothing to others, and then waits a ttl. A proxy that refuses proves nothing.
         """
         effects = self._look_at_clock(now)
         self._is_refused = not self._is_connected
@@ -335,7 +335,7 @@ class Holder:
             if isinstance(message, Hello) or message.looks:
                 self._look_at = self._sent_at + answer.look_after
             effects += self._take_in(answer.state, now)
-            effects += self._tell_waiting(placed)
+            effects += self._tell_waiting(placed, now)
         return self._finish_event(effects, now)
 
     def on_notification(self, note: Note, now: float) -> list[Effect]:
@@ -520,7 +520,7 @@ class Holder:
                 probe = (name, state.breakers[name].generation)
             self.line_up.leave(call.entry)
             effects.append(self._start_call(call.entry, probe, is_granted=True))
-        return effects + self._tell_waiting(state.waits)
+        return effects + self._tell_waiting(state.waits, now)
 
     def _note_places(self, places: Mapping[int, tuple[int, float]]) -> list[int]:
         """Note where calls stand; return those that wait if they have not their units now."""
@@ -532,8 +532,8 @@ class Holder:
                 waits += [] if call.entry.asks else [number]
         return waits
 
-    def _tell_waiting(self, numbers: Iterable[int]) -> list[Effect]:
-        effects: list[Effect] = []
+    def _tell_waiting(self, numbers: Collection[int], now: float) -> list[Effect]:
+        effects = self._settle_idle(now) if numbers else []  # what is idle here comes first
         for number in numbers:
             call = self.waiting.get(number)
             if call is not None and not call.is_told:

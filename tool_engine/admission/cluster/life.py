@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tool_engine.admission.cluster.accounts import Account
 from tool_engine.admission.cluster.confirming import Confirmed
@@ -40,6 +42,22 @@ class Life:
     def is_empty(self) -> bool:
         """Whether it holds nothing, and waits for nothing."""
         return not self.entries and not any(each.out for each in self.accounts.values())
+
+
+class Kept(NamedTuple):
+    """What a process goes on with whose event loop stands still.
+
+    Args:
+        life: Its life.
+        op: The number of its last message.
+        in_use: Units of each resource that its calls use.
+        spent: Of rates: all the starts of its life.
+    """
+
+    life: str
+    op: int
+    in_use: Mapping[str, int]
+    spent: Mapping[str, int]
 
 
 @dataclass(slots=True, frozen=True)

@@ -469,7 +469,8 @@ class ClusterMember:
             self._apply_effects(holder.on_connected(read_uptime()))
             await self._ended.wait()
             connection.abort()
-            self._apply_effects(holder.on_connection_lost(read_uptime()))
+            was_warned = connection.was_warned
+            self._apply_effects(holder.on_connection_lost(read_uptime(), was_warned=was_warned))
             self._note_outage(self._lost_by)
             if not isinstance(self._lost_by, LOST):
                 await asyncio.sleep(_AGAIN[1])  # the same may come again

@@ -16,6 +16,7 @@ import structlog
 from tool_engine.admission.cluster.cluster_database import LOST, ClusterConnection
 from tool_engine.admission.cluster.holder import SURE, Holder
 from tool_engine.admission.cluster.lease_messages import encode_message
+from tool_engine.admission.cluster.life import Kept
 from tool_engine.admission.cluster.saved_state import load_state, save_state
 from tool_engine.clock import read_uptime
 from tool_engine.redaction import words_of
@@ -26,23 +27,22 @@ that was suspended, it has woken by then."""
 _log: Final = structlog.get_logger("tool_engine.admission.cluster")
 
 
-def take_idle(holder: Holder, seen: float, now: float) -> tuple[str, int, dict[str, int]] | None:
+def take_idle(holder: Holder, seen: float, now: float) -> Kept | None:
     """Take what is idle from a process that has stood still since it was `seen` last.
 
     Returns:
-        Its life, the number of its last message, and the units that its calls use; None: it is
-        awake, or cannot be sure of any.
+        What it goes on with; None: it is awake, or cannot be sure of any.
     """
     with holder.guard:
         if holder.last_seen != seen or now >= holder.valid_until:
             return None
-        in_use = {}
+        in_use, spent = {}, {}
         for resource, account in holder.accounts.items():
             if (idle := holder.idle_of(resource)) > 0:
                 account.returned += idle
                 holder.outbox.give_back(resource, is_urgent=True)
-            in_use[resource] = account.out
-        return holder.life, holder.op, in_use
+            in_use[resource], spent[resource] = account.out, account.spent
+        return Kept(holder.life, holder.op, in_use, spent)
 
 
 def note_renewed(holder: Holder, life: str, sent_at: float, now: float) -> None:
@@ -98,22 +98,20 @@ class StandIn:
             while not self._is_over.is_set():
                 sent_at = read_uptime()
                 found = take_idle(self._holder, seen, sent_at)
-                if found is None or not await self._renew_life(connection, *found):
+                if found is None or not await self._renew_life(connection, found):
                     return
-                note_renewed(self._holder, found[0], sent_at, read_uptime())
+                note_renewed(self._holder, found.life, sent_at, read_uptime())
                 await asyncio.sleep(self._period)
         except LOST as error:
             _log.warning("cluster_not_renewed", error=words_of(error))
         finally:
             connection.abort()
 
-    async def _renew_life(
-        self, connection: ClusterConnection, life: str, op: int, in_use: dict[str, int]
-    ) -> bool:
+    async def _renew_life(self, connection: ClusterConnection, kept: Kept) -> bool:
         found = await connection.read()
         while not found.has_crashed:
             state = load_state(found.state)
-            notes = state.renew(life, op, in_use, read_uptime() + connection.offset)
+            notes = state.renew(kept, read_uptime() + connection.offset)
             if notes is None:
                 return False
             texts = [(note.life, encode_message(note).decode()) for note in notes]
