@@ -67,7 +67,7 @@ async def test_without_anybody_to_ask() -> None:
     refusal = await consent(gate)
     assert refusal is not None
     assert refusal.error_type == "execution_rejected"
-    assert "there is no approver to ask: pass an approver" in refusal.error
+    assert "there is no approver to ask: pass an approver to the session" in refusal.error
     refusal = await review(gate)
     assert refusal is not None
     assert refusal.error_type == "result_rejected"

@@ -87,6 +87,10 @@ class Framework:
         """The tools as the model is told of them, by name."""
         raise NotImplementedError
 
+    def rename(self, name: str) -> None:
+        """Gives the first tool another name, as programs do where two lists clash."""
+        self.held[0].name = name
+
     async def run(self, calls: Calls) -> list[Heard]:
         """Has all calls run that one reply of a model makes."""
         raise NotImplementedError
@@ -105,6 +109,9 @@ class PydanticAI(Framework):
         from tool_engine.integrations.pydantic_ai import as_pydantic_ai_toolset
 
         return as_pydantic_ai_toolset(source, **options)
+
+    def rename(self, name: str) -> None:
+        self.held = self.held.renamed({name: "add"})
 
     async def _talk(self, calls: Calls) -> tuple[Any, list[Any]]:
         from pydantic_ai import Agent
@@ -267,6 +274,9 @@ class LlamaIndex(Framework):
         from tool_engine.integrations.llamaindex import as_llamaindex_tools
 
         return as_llamaindex_tools(source, **options)
+
+    def rename(self, name: str) -> None:
+        self.held[0].metadata.name = name
 
     async def tell(self) -> dict[str, Told]:
         told = [each.metadata.to_openai_tool()["function"] for each in self.held]

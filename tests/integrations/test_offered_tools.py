@@ -269,6 +269,16 @@ async def test_names_that_providers_refuse(
     assert (await last_record(engine)).tool_name == name
 
 
+async def test_name_that_a_program_gives(engine: ToolEngine, framework: type[Framework]) -> None:
+    """A tool that was renamed in the framework is called by that name, and is the same one."""
+    engine.register_tool(ADD, add)
+    held = framework(ToolSession(engine, "chat"), tools=["add"])
+    held.rename("plus")
+    assert list(await held.tell()) == ["plus"]
+    assert (await held.call("plus", first=1)).text == "3"
+    assert (await last_record(engine)).tool_name == "add"
+
+
 @pytest.mark.parametrize(
     "parameter", ["self", "config", "run_manager", "callbacks", "ctx", "input", "name", "values"]
 )

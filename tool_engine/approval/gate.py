@@ -342,7 +342,7 @@ class ApprovalGate:
             return _answer_unasked(
                 kind,
                 f"{what} needs a person's consent, and there is no approver to ask: pass an "
-                "approver",
+                "approver to the session",
             )
         allowed = engine, tool.name
         preview = await self._make_preview(allowed, tool, params) if kind == "execution" else None

@@ -69,17 +69,19 @@ class _EngineTool(BaseTool):
     handle_tool_error: Any = True
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     _offered: OfferedTools = PrivateAttr()
+    _sent_name: str = PrivateAttr()
+    """Its name here, whatever a program names it for its model."""
 
     @classmethod
     def make(cls, offered: OfferedTools, tool: OfferedTool) -> _EngineTool:
         made = cls(name=tool.name, description=tool.description, args_schema=tool.schema)
-        made._offered = offered
+        made._offered, made._sent_name = offered, tool.name
         return made
 
     # What is before the slash cannot be a tool's own parameter.
 
     async def _arun(self, /, *_: Any, **arguments: Any) -> tuple[Any, Any]:
-        result = await self._offered.run(self.name, arguments)
+        result = await self._offered.run(self._sent_name, arguments)
         parts = write_parts(result, _CARRIED)
         if not result.is_success:
             raise ToolException("\n".join(map(str, parts)))

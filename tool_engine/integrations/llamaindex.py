@@ -81,7 +81,11 @@ class _EngineMetadata(ToolMetadata):
 
     def __init__(self, tool: OfferedTool) -> None:
         super().__init__(tool.description, tool.name, fn_schema=None)
-        self._schema = tool.schema
+        self.follow(tool)
+
+    def follow(self, tool: OfferedTool) -> None:
+        """Describe the tool as it is now, by the name that a program may have given it."""
+        self.description, self._schema = tool.description, tool.schema
 
     def get_parameters_dict(self) -> dict[str, Any]:
         return self._schema
@@ -96,11 +100,13 @@ class _EngineTool(AsyncBaseTool):
     def __init__(self, offered: OfferedTools, tool: OfferedTool) -> None:
         self._offered = offered
         self._tool = tool
+        self._metadata = _EngineMetadata(tool)
 
     @property
     def metadata(self) -> ToolMetadata:
         self._tool = self._offered.find_offered(self._tool.name) or self._tool
-        return _EngineMetadata(self._tool)
+        self._metadata.follow(self._tool)
+        return self._metadata
 
     def call(self, /, *values: Any, **arguments: Any) -> LlamaOutput:
         return self._offered.block(partial(self.acall, *values, **arguments), cure=_CURE)
@@ -112,7 +118,7 @@ class _EngineTool(AsyncBaseTool):
         sent = {**dict(zip(self._tool.schema["properties"], values, strict=False)), **arguments}
         result = await self._offered.run(self._tool.name, sent)
         return LlamaOutput(
-            tool_name=self._tool.name,
+            tool_name=self._metadata.get_name(),
             blocks=list(map(_write_block, write_parts(result, _CARRIED))),
             raw_input=sent,
             raw_output=result.output if result.is_success else result.error,
