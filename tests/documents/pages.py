@@ -21,6 +21,21 @@ RECORDED = re.compile(r'data: |\{"')
 HIDDEN = re.compile(r"<!--.*?-->", re.DOTALL)
 TYPED = re.compile(r"^```python\n(?!# [\w./-]+\.py\n)(.*?)^```", re.DOTALL | re.MULTILINE)
 """A block of Python that is no file."""
+BLOCK = re.compile(r"^```(?:python|console|bash)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+NAMED = re.compile(r"pip install [^\n]*?\[([\w,-]+)\]")
+EXTRAS = {
+    "sql": re.compile(
+        r"records[ =]\"?sqlite:|^\$ tool-engine (?:events|history|sessions|stats|task)\b", re.M
+    ),
+    "postgres": re.compile(r"records[ =]\"?postgresql:|ClusterConfig\("),
+    "server": re.compile(r"tool_engine\.server|^\$ tool-engine (?:serve|token)\b|--studio", re.M),
+    "mcp": re.compile(r"tool_engine\.mcp_server|^\$ tool-engine mcp serve", re.M),
+    "otel": re.compile(r"observability\.opentelemetry"),
+    "prometheus": re.compile(r"observability\.prometheus"),
+    "openai": re.compile(r"= chat_model\(\s*\"openai|OpenAIModel\("),
+    "repair": re.compile(r"repair=True"),
+}
+"""Extras, and what a block cannot do without each."""
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 
@@ -46,6 +61,21 @@ def find_await_without_prompt(text: str) -> Iterator[tuple[int, str]]:
             line = seen[: block.start()].count("\n") + 1
             yield line, "a block has `await`: say that it is for the prompt of `python -m asyncio`"
             return
+
+
+def find_unnamed_extras(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and reason of each first block that needs an extra which no line names."""
+    seen = HIDDEN.sub(lambda each: "\n" * each[0].count("\n"), text)
+    named = {extra for found in NAMED.findall(seen) for extra in found.split(",")}
+    if "postgres" in named:
+        named.add("sql")
+    blocks = list(BLOCK.finditer(seen))
+    for extra in EXTRAS.keys() - named:
+        for block in blocks:
+            if found := EXTRAS[extra].search(block[0]):
+                line = seen[: block.start() + found.start()].count("\n") + 1
+                yield line, f"this needs `pip install 'tool-engine[{extra}]'`: say so"
+                break
 
 
 def find_broken_links(page: Path) -> Iterator[tuple[int, str]]:

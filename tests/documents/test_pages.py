@@ -12,6 +12,7 @@ from tests.documents.pages import (
     find_await_without_prompt,
     find_broken_links,
     find_long_lines,
+    find_unnamed_extras,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,7 @@ def test_each_line_can_be_typed_and_each_link_followed(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert list(find_long_lines(text)) == []
     assert list(find_await_without_prompt(text)) == []
+    assert list(find_unnamed_extras(text)) == []
     assert list(find_broken_links(page)) == []
 
 
@@ -46,6 +48,23 @@ def test_a_block_for_a_prompt_that_no_line_names() -> None:
     assert not list(find_await_without_prompt(f"At `python -m asyncio`:\n{block}"))
     for other in ("# a.py\nasync def f():\n    await y", "async def f():\n    await y"):
         assert not list(find_await_without_prompt(f"```python\n{other}\n```\n"))
+
+
+@pytest.mark.parametrize(
+    ("extra", "block"),
+    [
+        ("sql", '```python\nToolEngineConfig(records="sqlite:///calls.db")\n```'),
+        ("sql", "```console\n$ tool-engine history --failed\n```"),
+        ("postgres", "```python\nClusterConfig(url=url)\n```"),
+        ("server", "```console\n$ tool-engine serve --no-auth\n```"),
+        ("otel", "```python\nfrom tool_engine.observability.opentelemetry import x\n```"),
+    ],
+)
+def test_an_extra_that_no_line_names(extra: str, block: str) -> None:
+    """A reader who installs what the page says can run all of it; words between blocks run not."""
+    assert [line for line, _ in find_unnamed_extras(f"# Page\n{block}\n")] == [3]
+    assert not list(find_unnamed_extras(f"`pip install '.[mcp,{extra}]'`\n{block}\n"))
+    assert not list(find_unnamed_extras(block.replace("```", "~~~")))
 
 
 def test_a_broken_link(tmp_path: Path) -> None:
