@@ -125,6 +125,25 @@ async def test_a_process_that_is_frozen(crew: Crew, provider: Provider) -> None:
     assert line == b"lost 2\n"
 
 
+async def test_the_end_of_a_connection_that_is_heard_late_ends_no_other_one(
+    open_one: Callable[[], ClusterController], postgres_server: PostgresServer
+) -> None:
+    """Each end made the next connection end as well, for ever."""
+    controller, other = open_one(), open_one()
+    async with asyncio.timeout(BOUND), controller.slot("ai"), controller.slot("ai"):
+        connection: Any = controller.member._connection
+        before = connection._connection
+        end = f"SELECT pg_terminate_backend({before.get_server_pid()})"
+        await asyncio.to_thread(postgres_server.ask, end)
+        while connection._connection in (before, None):  # noqa: ASYNC110 - only it knows
+            await asyncio.sleep(0.0005)
+        made = connection._connection
+        connection._hear_end(before)
+    async with asyncio.timeout(BOUND), other.slot("ai"), other.slot("ai"):
+        assert connection._connection is made
+    assert controller.lost == 0
+
+
 async def test_sessions_that_are_ended(
     crew: Crew, provider: Provider, postgres_server: PostgresServer
 ) -> None:

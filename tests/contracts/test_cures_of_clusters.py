@@ -27,6 +27,7 @@ from tool_engine.admission.cluster import cluster_database
 from tool_engine.admission.cluster.cluster_database import ClusterConnection, new_life
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.coordinator import Coordinator
+from tool_engine.admission.cluster.looking import read_cluster
 from tool_engine.admission.cluster.saved_state import save_state
 from tool_engine.cli.app import run
 from tool_engine.errors import ConfigurationError, EngineClosedError
@@ -43,6 +44,10 @@ DIRECT = (
 RIGHTS = (
     "admission/cluster/cluster_database.py: correct the user and the database of its URL, or give "
     "the user the right to create tables in the schema"
+)
+REMOVED = (
+    "admission/cluster/saved_state.py: run one version in all its processes, or remove its row "
+    "from the table tool_cluster"
 )
 ANOTHER = "admission/cluster/controller.py: make a new engine for another one"
 START = (
@@ -77,7 +82,8 @@ REACHED = (
 )
 OF_LOOKS = {ANEW, ELSEWHERE, LATER, NAMED, MADE, REACHED}
 OF_SETTINGS = {A_URL, LONGER, ALONE}
-TRIED = {NEXT, PRIMARY, DIRECT, RIGHTS, ANOTHER, START, AGAIN, CALL_AGAIN, *OF_SETTINGS, *OF_LOOKS}
+OF_CALLS = {AGAIN, CALL_AGAIN}
+TRIED = {NEXT, PRIMARY, DIRECT, RIGHTS, REMOVED, ANOTHER, START, *OF_CALLS, *OF_SETTINGS, *OF_LOOKS}
 LIMITS = ClusterLimits(1, buckets={"ai": 2})
 
 
@@ -291,3 +297,21 @@ async def test_a_server_that_refuses_a_user(postgres_server: PostgresServer) -> 
         await open_connection(f"{url}_of_none")
     assert names_cure(RIGHTS, str(raised.value)), raised.value
     await open_connection(url)
+    with pytest.raises(ConfigurationError) as raised:
+        await read_cluster(f"{url}_of_none", "tests")
+    assert names_cure(RIGHTS, str(raised.value)), raised.value
+    assert await read_cluster(url, "tests") is not None
+
+
+async def test_a_state_of_another_version(postgres_server: PostgresServer) -> None:
+    url = await asyncio.to_thread(postgres_server.fresh_database)
+    await open_connection(url)
+    damage = "UPDATE tool_cluster SET state = '\\x90'"
+    await asyncio.to_thread(postgres_server._do, "tests", damage)
+    with pytest.raises(ConfigurationError) as raised:
+        await read_cluster(url, "tests")
+    assert names_cure(REMOVED, str(raised.value)), raised.value
+    await asyncio.to_thread(postgres_server._do, "tests", "DELETE FROM tool_cluster")
+    assert await read_cluster(url, "tests") is None
+    await open_connection(url)
+    assert await read_cluster(url, "tests") is not None

@@ -443,14 +443,26 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "what is idle stays with a process that stands still",
         COORDINATOR,
-        "            idle = account.out - in_use.get(resource, 0)\n",
+        "            idle = account.out - kept.in_use.get(resource, 0)\n",
         "            idle = 0\n",
     ),
     _mutate(
         "what was said of one that stood still counts after it has spoken",
         COORDINATOR,
-        " or life.op > op:\n",
+        " or life.op > kept.op:\n",
         ":\n",
+    ),
+    _mutate(
+        "starts that a blocked process has not reported are forgotten",
+        COORDINATOR,
+        "                self._count_spent(account, resource, kept.spent.get(resource, 0), now)\n",
+        "",
+    ),
+    _mutate(
+        "a server that warned is a connection that ended",
+        HOLDER,
+        "            self._is_refused, self.in_flight = was_warned, None\n",
+        "            self._is_refused, self.in_flight = False, None\n",
     ),
     _mutate(
         "one is spoken for that starts calls as it wakes",

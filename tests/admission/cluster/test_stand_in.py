@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from tests.admission.cluster.test_holder import AI, LIMITS, Pair, sent
 from tool_engine.admission.cluster.cluster_database import ClusterConnection
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.effects import Start
 from tool_engine.admission.cluster.holder import SURE, Holder
 from tool_engine.admission.cluster.life import Kept
 from tool_engine.admission.cluster.stand_in import StandIn, note_renewed, take_idle
+from tool_engine.model.settings.concurrency import ToolRate
 
 
 def stand_still(pair: Pair, holder: Holder, now: float) -> None:
@@ -80,6 +82,20 @@ def test_what_is_said_late_of_one_that_has_spoken_since_counts_no_more() -> None
     found = take_idle(a, a.last_seen, 2.0)
     assert found is not None
     assert pair.coordinator.renew(found, 2.1) is not None
+
+
+def test_starts_that_were_not_reported_count_while_it_stands_still() -> None:
+    rate = "rate:ai"
+    limits = ClusterLimits(1, buckets={"ai": 2}, rates={"ai": ToolRate(1, 5.0)})
+    pair = Pair("a", "b", limits=limits)
+    a, b = pair.holders.values()
+    pair.do(a, a.ask(1, {AI: 1, rate: 1}, 0.1), 0.1)
+    assert 1 in a.running
+    stand_still(pair, a, 1.0)
+    pair.do(b, b.ask(2, {AI: 1, rate: 1}, 1.1), 1.1)
+    assert 2 in b.waiting
+    pair.do(b, b.tick(6.2), 6.2)
+    assert 2 in b.running
 
 
 def test_one_that_is_spoken_for_looks_at_the_clock_as_it_wakes() -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+import msgspec
+
 from tool_engine.admission.cluster.cluster_limits import (
     ClusterLimits,
     is_rate,
@@ -19,8 +21,7 @@ from tool_engine.admission.cluster.lease_messages import RETURNS
 from tool_engine.admission.cluster.line_up import Entry
 
 
-@dataclass(slots=True)
-class Account:
+class Account(msgspec.Struct, array_like=True):
     """What one life has of one resource.
 
     Args:

@@ -33,7 +33,7 @@ process that knew it would write what follows from it."""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS tool_cluster (
     name text PRIMARY KEY, version bigint NOT NULL, state bytea NOT NULL
-) WITH (fillfactor = 20);
+) WITH (fillfactor = 20, toast_tuple_target = 8160);
 -- What values of keys are hashed with, so that a reader of a hash cannot find one by trying.
 CREATE TABLE IF NOT EXISTS tool_cluster_key (name text PRIMARY KEY, secret bytea NOT NULL);
 -- Empty after a crash of the server; it tells of other starts by their time.
@@ -368,9 +368,10 @@ class ClusterConnection:
     def _hear_warning(self, _connection: Any, message: Any) -> None:
         self.was_warned |= message.sqlstate in _WARNINGS
 
-    def _hear_end(self, _connection: Any) -> None:
-        self._connection = None
-        self._on_end()
+    def _hear_end(self, connection: Any) -> None:
+        if connection is self._connection:  # else it is heard late, and there is another one
+            self._connection = None
+            self._on_end()
 
 
 async def read_state(url: str | Callable[[], str], name: str) -> Found | None:
@@ -380,14 +381,18 @@ async def read_state(url: str | Callable[[], str], name: str) -> Found | None:
         ConfigurationError: The URL cannot be used.
         OSError: The database cannot be reached, or says something else.
     """
-    connection = await _open_session(url)
+    connection = None
     try:
+        connection = await _open_session(url)
         asked = read_uptime()
         row = await connection.fetchrow(_READ, name, -1, timeout=PATIENCE)
     except asyncpg.UndefinedTableError:
         return None
+    except _FORBIDDEN as error:
+        raise _say_forbidden(error) from error
     finally:
-        connection.terminate()
+        if connection is not None:
+            connection.terminate()
     return None if row is None else _make_found(row, asked)
 
 

@@ -7,13 +7,12 @@ has answered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 _OWN = "own "
 
 
-@dataclass(slots=True)
-class Confirmed:
+class Confirmed(msgspec.Struct, array_like=True):
     """What one life has heard of resources that are wanted, and what it has answered to.
 
     From then on it gives back what comes free at once, as long as it is wanted.
@@ -24,7 +23,7 @@ class Confirmed:
         pressed: Resources for which it has been asked to answer at once.
     """
 
-    wanted_since: dict[str, int] = field(default_factory=dict)
+    wanted_since: dict[str, int] = {}
     seen: int = -1
     pressed: frozenset[str] = frozenset()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from tool_engine.admission.cluster.accounts import Account
 from tool_engine.admission.cluster.confirming import Confirmed
@@ -12,8 +14,7 @@ from tool_engine.admission.cluster.lease_messages import Answer, Note
 from tool_engine.admission.cluster.line_up import Entry
 
 
-@dataclass(slots=True)
-class Life:
+class Life(msgspec.Struct, array_like=True):
     """One life of a process: from its first hello until it leaves or is given up.
 
     Args:
@@ -32,11 +33,11 @@ class Life:
     """When its session was first missed; None: it has one."""
     mark: int = 0
     """The most that any account had granted that was closed, where the next one begins."""
-    accounts: dict[str, Account] = field(default_factory=dict)
-    entries: dict[int, Entry] = field(default_factory=dict)
+    accounts: dict[str, Account] = {}
+    entries: dict[int, Entry] = {}
     informed: frozenset[str] = frozenset()
     """The resources of which it knows that others wait for them."""
-    confirmed: Confirmed = field(default_factory=Confirmed)
+    confirmed: Confirmed = msgspec.field(default_factory=Confirmed)
 
     @property
     def is_empty(self) -> bool:

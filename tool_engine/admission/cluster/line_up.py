@@ -8,11 +8,13 @@ rate or a key before its bucket, so that a full key stands in the way of its own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
+
+import msgspec
 
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.lease_messages import IN_LINE
@@ -21,8 +23,7 @@ from tool_engine.model.settings.concurrency import BreakerPolicy
 Rank = tuple[Any, ...]
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
+class Entry(msgspec.Struct, array_like=True, eq=False):
     """One that waits, or has what it waited for.
 
     Args:
@@ -48,11 +49,11 @@ class Entry:
     told_at: int | None = None
     """The coordinator's message since which it is known that this one, which asks, has to wait."""
     is_granted: bool = False
-    line: Hashable = None
+    line: Any = None
     """The line that it stands in; None: in none."""
     joined: int = 0
     """Which of all that ever joined it was: it may have stood in the line before."""
-    limits: dict[str, int] = field(default_factory=dict)
+    limits: dict[str, int] = {}
     """In a process: as in `Ticket`, and so is the policy."""
     policy: BreakerPolicy | None = None
 
@@ -113,14 +114,22 @@ class LineUp:
 
     def join(self, entry: Entry) -> None:
         """Put one in its line."""
-        line: tuple[Any, ...] = (tuple(sorted(entry.units)), entry.breaker)
+        units, owner = entry.units, entry.owner
+        line: tuple[Any, ...] = (
+            tuple(units) if len(units) == 1 else tuple(sorted(units)),
+            entry.breaker,
+        )
         if self._strategy == "fair":
             line += (entry.standing, entry.share, entry.process)
         entry.line, entry.joined = line, next(self._numbers)
         rank = self._rank_in_line(entry)
         heappush(self._lines.setdefault(line, []), (rank, entry.joined, entry))
-        for owners in (self.owners, *(self.counts.setdefault(r, {}) for r in entry.units)):
-            owners[entry.owner] = owners.get(entry.owner, 0) + 1
+        self.owners[owner] = self.owners.get(owner, 0) + 1
+        for resource in units:
+            owners = self.counts.get(resource)
+            if owners is None:
+                owners = self.counts[resource] = {}
+            owners[owner] = owners.get(owner, 0) + 1
 
     def leave(self, entry: Entry) -> None:
         """Take one out, wherever it stands; its line forgets it when it comes to its head."""

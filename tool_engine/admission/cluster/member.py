@@ -444,7 +444,6 @@ class ClusterMember:
     async def _keep_open(self, connection: ClusterConnection) -> None:
         holder, pause = self._holder, _AGAIN[0]
         while True:
-            self._ended = asyncio.Event()
             life = holder.life
             try:
                 await connection.open(life, self._make_state)
@@ -460,7 +459,7 @@ class ClusterMember:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _AGAIN[1])
                 continue
-            pause = _AGAIN[0]
+            self._ended, pause = asyncio.Event(), _AGAIN[0]
             if self._secret is None:
                 self._secret = connection.secret
                 self._desk.share_limits(holder.limits)  # keys have their names now
@@ -540,7 +539,7 @@ class ClusterMember:
             # Its life has ended: the next one has a session of its own.
             self._hear_end()
             return
-        connection = self._connection
+        connection, ended = self._connection, self._ended
         try:
             answer = await self._row.write(message, connection)
             self._end_outage()
@@ -558,7 +557,8 @@ class ClusterMember:
                 _log.error("cluster_failed", error=words_of(error))
             self._lost_by = error
             self._row.forget()
-            self._hear_end()
+            if ended is not None:
+                ended.set()  # of its own connection: the next one may be there by now
 
     def _set_timer(self) -> None:
         holder = self._holder

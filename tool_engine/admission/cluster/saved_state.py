@@ -17,7 +17,7 @@ from tool_engine.admission.cluster.life import Life
 from tool_engine.admission.cluster.line_up import Turns
 from tool_engine.errors import ConfigurationError
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Of the saved state; a process that knows another one only takes no part."""
 
 
@@ -48,10 +48,9 @@ _decoder: Final = msgspec.msgpack.Decoder(_Saved)
 def save_state(coordinator: Coordinator) -> bytes:
     """Return the state as MessagePack."""
     lives = coordinator.lives.values()
-    entries = [entry for life in lives for entry in life.entries.values()]
-    lines = [(entry, entry.line) for entry in entries]
-    for entry in entries:
-        entry.line = None
+    entries = [(entry, entry.line) for life in lives for entry in life.entries.values()]
+    for entry, _ in entries:
+        entry.line, entry.owner, entry.process = None, "", ""
     saved = _Saved(
         FORMAT,
         coordinator.limits,
@@ -74,8 +73,15 @@ def save_state(coordinator: Coordinator) -> bytes:
     try:
         return _encoder.encode(saved)
     finally:
-        for entry, line in lines:
+        for life in lives:
+            _name_owner(life)
+        for entry, line in entries:
             entry.line = line
+
+
+def _name_owner(life: Life) -> None:
+    for entry in life.entries.values():
+        entry.owner, entry.process = life.name, life.process
 
 
 def load_state(data: bytes) -> Coordinator:
@@ -87,7 +93,11 @@ def load_state(data: bytes) -> Coordinator:
     try:
         saved = _decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise ConfigurationError(f"the state of the cluster cannot be read: {error}") from None
+        raise ConfigurationError(
+            f"the state of the cluster cannot be read ({error}): another version of tool_engine "
+            "wrote it, or it is damaged; run one version in all its processes, or remove its row "
+            "from the table tool_cluster"
+        ) from None
     coordinator = Coordinator(saved.limits, grace=saved.grace, ttl=saved.ttl)
     coordinator.epoch, coordinator.heard, coordinator.places = saved.counters
     coordinator.gated_until, coordinator.looked_at = saved.gated_until, saved.looked_at
@@ -103,10 +113,12 @@ def load_state(data: bytes) -> Coordinator:
         for resource, account in life.accounts.items():
             if account.out:
                 books.move(life.name, resource, account.out)
+        _name_owner(life)
         for entry in life.entries.values():
             if not entry.is_held and not entry.is_granted:
                 line_up.join(entry)
-                coordinator.asking += [entry] if entry.asks else []
+                if entry.asks:
+                    coordinator.asking.append(entry)
     for resource, row in saved.cooling.items():
         books.cooling[resource] = deque((until, starts) for until, starts in row)
         books.used[resource] = books.used.get(resource, 0) + sum(starts for _, starts in row)
