@@ -119,16 +119,32 @@ async def serve_app(
 
 async def _answer_until_end(app: Any, scope: Any, receive: Any, send: Any) -> None:
     """Let an app answer; what the server ends before has an answer that says so."""
+    if scope["type"] == "lifespan":
+        await _live_until_end(app, scope, receive, send)
+        return
     try:
         await app(scope, receive, send)
     except asyncio.CancelledError:
         if scope["type"] != "http":
-            return  # else uvicorn writes how the app's life has ended as a failure
+            raise
         # Which of the two can be sent depends on how far the answer had come.
         with contextlib.suppress(RuntimeError):
             await send_problem(make_ended(), send)
         with contextlib.suppress(RuntimeError):
             await send({"type": "http.response.body", "body": b""})
+
+
+async def _live_until_end(app: Any, scope: Any, receive: Any, send: Any) -> None:
+    """Let an app live; uvicorn does not write that it was cut as a failure of the app."""
+    life: Any = asyncio.current_task()
+
+    async def send_unless_cut(message: Any) -> None:
+        # Starlette sends a traceback, which uvicorn writes.
+        if not (life.cancelling() and message["type"].endswith(".failed")):
+            await send(message)
+
+    with contextlib.suppress(asyncio.CancelledError):
+        await app(scope, receive, send_unless_cut)
 
 
 async def _run_until_cancelled(
@@ -144,9 +160,12 @@ async def _run_until_cancelled(
     except asyncio.CancelledError:
         if on_end is not None:
             on_end()
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await server.let_requests_end(grace)
             await asyncio.wait([serving], timeout=grace + _LONGEST_END)
+        except asyncio.CancelledError:
+            server.cut_requests()
+            await asyncio.wait([serving], timeout=_LONGEST_END)
         serving.cancel()
         await asyncio.wait([serving])
         raise
@@ -181,6 +200,12 @@ class _Server(uvicorn.Server):
             # What has begun meanwhile has what is left.
             self.config.timeout_graceful_shutdown = math.ceil(max(limit - loop.time(), 0.0))
             self.should_exit = True
+
+    def cut_requests(self) -> None:
+        """Begin to end without waiting for a request."""
+        self.should_exit = True
+        for each in self.server_state.tasks:
+            each.cancel()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # A connection that is taken in this very turn of the loop needs one more to be seen here:

@@ -244,6 +244,8 @@ def run_async(
     try:
         with logs_on_stderr(log_level):
             return asyncio.run(_run_interruptible(command))
+    except _LeftBehindError as left:
+        return left.exit_code
     except KeyboardInterrupt as error:
         number = next(iter(error.args), signal.SIGINT)
         by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
@@ -280,12 +282,20 @@ def hurried_by(hurry: Callable[[], object]) -> Iterator[None]:
 
 
 def hurry_after_signal(loop: asyncio.AbstractEventLoop, again: Callable[[], object]) -> None:
-    """After a second signal, call `again` if the cancellation takes long.
+    """After a second signal, or at the end, call `again` if the cancellation takes long.
 
     What is left behind then, such as a call in a thread, is not reported.
     """
     loop.call_later(_PATIENCE, again)
     loop.set_exception_handler(lambda *_: None)
+
+
+class _LeftBehindError(SystemExit):
+    """A command has ended, and what a tool has left in its loop has not."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
 
 
 async def _run_interruptible(command: Coroutine[Any, Any, int]) -> int:
@@ -319,8 +329,22 @@ async def _run_interruptible(command: Coroutine[Any, Any, int]) -> int:
             # Other systems, and other threads than the main one, have only asyncio's way.
             return await command
         try:
-            return await command
+            exit_code = await command
         except asyncio.CancelledError:
             if came:
+                _leave_behind(loop, KeyboardInterrupt(came[0]))
                 raise KeyboardInterrupt(came[0]) from None
             raise
+        _leave_behind(loop, _LeftBehindError(exit_code))
+        return exit_code
+
+
+def _leave_behind(loop: asyncio.AbstractEventLoop, end: BaseException) -> None:
+    """Have `end` raised if a task takes no cancelling, for which `asyncio.run` waits for ever."""
+    import asyncio
+
+    def leave() -> None:
+        raise end
+
+    if len(asyncio.all_tasks()) > 1:
+        hurry_after_signal(loop, leave)

@@ -321,6 +321,27 @@ def test_what_never_ends_is_left_behind(
     assert (waited, caplog.records) == ([], [])
 
 
+def test_what_takes_no_cancelling_keeps_no_command_from_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tool that goes on in the loop is left behind a second after its command has ended."""
+    monkeypatch.setattr(settings, "_PATIENCE", 0.01)
+    left: list[asyncio.Task[None]] = []
+
+    async def go_on() -> None:
+        while len(left) < 3:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+
+    async def leave() -> int:
+        left.append(asyncio.create_task(go_on()))
+        await asyncio.sleep(0)
+        return 3
+
+    assert run_async(leave()) == 3
+    left[0].get_coro().close()
+
+
 def test_a_cancel_of_its_own_is_no_ctrl_c() -> None:
     """Only the signal is taken for one."""
 

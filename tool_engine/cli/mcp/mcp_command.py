@@ -31,6 +31,7 @@ from tool_engine.cli.options import (
     settings_of,
 )
 from tool_engine.cli.records.recording import recording_engine
+from tool_engine.cli.serving.open_engine import serve_while_open
 from tool_engine.cli.settings import Settings, run_until_interrupted
 from tool_engine.cli.usage import suggest_step
 from tool_engine.model.checks.nearness import suggest_near
@@ -214,18 +215,17 @@ def serve_tools(settings: Settings, options: ServeOptions) -> int:
 async def _serve_engine(
     settings: Settings, options: ServeOptions, address: tuple[str, int] | None
 ) -> int:
+    serve = partial(_serve_clients, options=options, address=address)
     if options.app is not None:
         engine = await wait_for_app(load_app(options.app), options.app)
         _take_questions(engine, options)
-        async with engine:
-            await _serve_clients(engine, options, address)
+        await serve_while_open(engine, serve)
     else:
         is_server = address is not None
         changes: dict[str, Any] = {"watch_for_changes": True, "run_tasks": True}
         prepare = partial(_take_questions, options=options)
         made = recording_engine(settings, is_server=is_server, prepare=prepare, **changes)
-        async with made as engine:
-            await _serve_clients(engine, options, address)
+        await serve_while_open(made, serve)
     return EXIT_OK
 
 

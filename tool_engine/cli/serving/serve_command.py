@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -26,8 +25,9 @@ from tool_engine.cli.options import (
     settings_of,
 )
 from tool_engine.cli.records.recording import recording_engine
+from tool_engine.cli.serving.open_engine import serve_while_open
 from tool_engine.cli.serving.studio_links import announce_studio
-from tool_engine.cli.settings import Settings, hurried_by, run_until_interrupted
+from tool_engine.cli.settings import Settings, run_until_interrupted
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ async def _serve_until_end(settings: Settings, options: ServeOptions) -> int:
     if options.app is not None:
         engine = await wait_for_app(load_app(options.app), options.app)
         _take_questions(engine)
-        await _serve_and_close(engine, options)
+        await serve_while_open(engine, lambda engine: _serve_engine(engine, options))
     else:
         kept = options.keep_events
         if kept is None:
@@ -186,34 +186,8 @@ async def _serve_until_end(settings: Settings, options: ServeOptions) -> int:
         if options.max_tasks is not None:
             changes["max_tasks_per_owner"] = options.max_tasks
         made = recording_engine(settings, is_server=True, prepare=_take_questions, **changes)
-        await _serve_and_close(made, options)
+        await serve_while_open(made, lambda engine: _serve_engine(engine, options))
     return EXIT_OK
-
-
-async def _serve_and_close(
-    made: contextlib.AbstractAsyncContextManager[ToolEngine], options: ServeOptions
-) -> None:
-    """Serve an engine while it is open; a second signal leaves its calls no more time."""
-    task: Any = asyncio.current_task()
-    served: list[ToolEngine] = []
-
-    def hurry() -> None:
-        if served:
-            # What waits in line would take the places of what ends.
-            served[0].controller.pause()
-            served[0]._pipeline.abort()  # noqa: SLF001 - as its closing does, when its time is over
-        if is_serving:
-            task.cancel()
-
-    is_serving = True
-    with hurried_by(hurry):
-        async with made as engine:
-            served.append(engine)
-            try:
-                await _serve_engine(engine, options)
-            finally:
-                # From here on it closes, which is not to be cancelled: its tasks are written.
-                is_serving = False
 
 
 def _take_questions(engine: ToolEngine) -> None:
