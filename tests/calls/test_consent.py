@@ -284,6 +284,34 @@ async def test_a_definition_that_changes_meanwhile(
     assert len(payments.made) == 1
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_question_about_a_former_tool(
+    make: MakeEngine, payments: Payments, queue: QueueApprover, is_cancelled: bool
+) -> None:
+    """Nothing waits for an answer to it: the question is put anew as soon as the tool changes."""
+    engine = make(queue)
+    engine.register_tool(asking(), payments.pay)
+    call = asyncio.create_task(engine.execute("pay"))
+    first = await queue.wait_for_request()
+    engine.unregister_tool("pay")
+    engine.register_tool(asking(version="2.0.0"), payments.pay)
+    (present,) = await engine.calls.list()
+    if is_cancelled:
+        assert await engine.calls.cancel(present.call_id, "no longer")
+        assert "no longer" in str((await call).error)
+        assert queue.pending_approvals == []
+        return
+    second = await queue.wait_for_request()
+    while second.token == first.token:
+        await asyncio.sleep(0)
+        second = await queue.wait_for_request()
+    assert [each.token for each in queue.pending_approvals] == [second.token]
+    assert (first.tool_version, second.tool_version) == ("1.0.0", "2.0.0")
+    queue.allow(second.token)
+    assert (await call).is_success
+    assert len(payments.made) == 1
+
+
 async def test_arguments_that_do_not_fit_any_more(
     allowed_after_a_change: Change, payments: Payments
 ) -> None:

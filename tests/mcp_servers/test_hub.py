@@ -174,12 +174,13 @@ async def test_a_server_that_is_started_anew_has_the_calls_that_wait(folder: Pat
         queued = asyncio.create_task(said(engine, "whoami"))
         asking = asyncio.create_task(said(engine, "echo", text="a"))
         await until(lambda: bool(queue.pending_approvals))
+        (former,) = queue.pending_approvals
         name_servers(folder, one=entry("ONE", **own))
         await engine.reload()
-        for _ in range(2):
-            # The consent was for the program that is not there any more.
-            await until(lambda: bool(queue.pending_approvals))
-            queue.allow(queue.pending_approvals[0].token)
+        # The question was about the program that is not there any more.
+        await until(lambda: bool(queue.pending_approvals) and former not in queue.pending_approvals)
+        (present,) = queue.pending_approvals
+        queue.allow(present.token)
         engine.controller.resume()
         assert await asking == "a"
         assert await queued == await said(engine, "whoami") != first

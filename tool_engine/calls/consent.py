@@ -134,11 +134,13 @@ class Consents:
                     # Copied so that they cannot change during the request.
                     arguments = copied(arguments)
                     await let_others_run(packed)
-                    with Wait(self._present, call, ASKING):
+                    with Wait(self._present, call, ASKING, plan):
                         refusal = await self._find_refusal(call, plan, arguments)
                     await let_others_run(packed)
                 except StoppedError:
-                    refusal = Refusal(*call.cancelled[:2])
+                    # Without a reason, it waited for consent to what is another tool by now.
+                    is_over = call.stopped is not None
+                    refusal = Refusal(*call.cancelled[:2]) if is_over else None
                 except RecursionError:
                     refusal = Refusal(
                         "execution_rejected", "the arguments nest too deep to be shown"

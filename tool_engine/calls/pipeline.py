@@ -153,7 +153,9 @@ class Pipeline:
         if self._loop is not None and (self.present.waits or self._retries.pauses):
             # What is gone is known once the change is whole. A loop that has ended has no calls.
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self.present.withdraw, self._explain_gone)
+                self._loop.call_soon_threadsafe(
+                    self.present.withdraw, self._explain_gone, self._is_another
+                )
 
     def close(self) -> None:
         """End every call from now on as `engine_closed`."""
@@ -299,6 +301,13 @@ class Pipeline:
             return None
         found = self.look_up(call)
         return found if isinstance(found, Failure) and found.error_type == _GONE else None
+
+    def _is_another(self, call: Call, plan: Plan) -> bool:
+        """Return True if a call that waits has another tool, or executor, than it had."""
+        if self._is_closed or self._disowned is not None:
+            return False
+        now = self.look_up(call)
+        return isinstance(now, Plan) and not now.runs_same(plan)
 
     def renew(self, call: Call, plan: Plan) -> Plan | None:
         """Return the plan by which a call that waited goes on; None: its tool is gone."""

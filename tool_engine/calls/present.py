@@ -107,15 +107,26 @@ class PresentCalls:
                 return True
         return False
 
-    def withdraw(self, explain_gone: Callable[[Call], Failure | None]) -> None:
+    def withdraw(
+        self,
+        explain_gone: Callable[[Call], Failure | None],
+        is_another: Callable[[Call, Any], bool],
+    ) -> None:
         """End the calls that wait for consent or a slot, or pause, and whose tool is gone.
+
+        Those that wait for consent to what is another tool by now ask anew.
 
         Args:
             explain_gone: Returns why the tool of a call is not there; None: it is.
+            is_another: Whether a call has another plan by now than this one.
         """
         for wait in list(self.waits.values()):
-            if wait.state is not SHARING and (failure := explain_gone(wait.call)) is not None:
+            if wait.state is SHARING:
+                continue
+            if (failure := explain_gone(wait.call)) is not None:
                 wait.stop(failure)
+            elif wait.plan is not None and is_another(wait.call, wait.plan):
+                wait.stop(None)
         for call in list(self._pauses):
             if explain_gone(call) is not None:
                 call.end_pause(WITHDRAWN)
@@ -139,14 +150,16 @@ class Wait:
         present: Where the call is listed meanwhile.
         call: The call.
         state: What it waits for.
+        plan: What it waits for consent to; None: for none.
     """
 
-    __slots__ = ("_cancels", "_is_stopped", "_present", "_task", "began", "call", "state")
+    __slots__ = ("_cancels", "_is_stopped", "_present", "_task", "began", "call", "plan", "state")
 
-    def __init__(self, present: PresentCalls, call: Call, state: str) -> None:
+    def __init__(self, present: PresentCalls, call: Call, state: str, plan: Any = None) -> None:
         self._present = present
         self.call = call
         self.state = state
+        self.plan = plan
         self._is_stopped = False
 
     def __enter__(self) -> None:
@@ -169,10 +182,12 @@ class Wait:
         if is_only and kind in (None, asyncio.CancelledError):
             raise StoppedError from error
 
-    def stop(self, reason: str | Failure) -> bool:
-        """End the wait, and with it the call; False: that was done before."""
-        if self._is_stopped:
+    def stop(self, reason: str | Failure | None) -> bool:
+        """End the wait, and with it the call, unless `reason` is None; False: that was done."""
+        if self._is_stopped and (reason is None or self.call.stopped is not None):
             return False
-        self._is_stopped, self.call.stopped = True, reason
-        self._task.cancel()
+        self.call.stopped = reason
+        if not self._is_stopped:
+            self._is_stopped = True
+            self._task.cancel()
         return True
