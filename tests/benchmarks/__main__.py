@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from statistics import median
@@ -128,52 +130,86 @@ async def loading(directory: Path) -> bool:
     return kept
 
 
-async def main() -> bool:
-    """All tables; whether every budget is kept."""
+def fill(folder: Path) -> str:
+    """Writes a thousand tools into a folder; returns its name."""
+    write_tools(folder, TOOLS)
+    return str(folder)
+
+
+async def each_call(directory: Path) -> bool:
+    """Measures a call beside those of the peers; whether each budget is kept."""
+    folder = fill(directory)
     async with AsyncExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        write_tools(directory, TOOLS)
-        report.machine()
         peers, missing = await peer_rows(stack)
-        engine = await engine_rows(stack, add, str(directory))
+        engine = await engine_rows(stack, add, folder)
         rows = [*hand_rows(add), *engine, *peers]
         title = "One call of add(a, b), which does not suspend"
         kept = await calls(title, rows, missing, CALL_BUDGET)
-        engine = await engine_rows(stack, add_suspending, str(directory))
+        engine = await engine_rows(stack, add_suspending, folder)
         rows = [*hand_rows(add_suspending), *engine]
         title = "One call of add(a, b), which suspends once"
-        kept &= await calls(title, rows, [], SUSPENDING_BUDGET)
+        return await calls(title, rows, [], SUSPENDING_BUDGET) and kept
 
-        kept &= await outputs()
-        kept &= await waiting()
-        kept &= await sessions(str(directory))
-        kept &= await everything()
-        kept &= await tasks(str(directory))
-        kept &= await cluster()
-        kept &= await fleets()
-        kept &= await models(str(directory))
-        kept &= await http(directory / "http")
-        kept &= await admission()
-        kept &= searching()
-        kept &= await sources(directory / "sources")
-        kept &= await records()
-        kept &= protocols()
-        kept &= serving()
-        kept &= await calling()
-        kept &= await asyncio.to_thread(studio)
-        kept &= await listening()
-        kept &= await clients(str(directory / "clients"))
-        kept &= await returning(str(directory / "returning"))
-        kept &= await starting(str(directory / "starting"))
 
-        kept &= await loading(directory / "many")
-        imports = import_times()
-        report.seconds("Starting Python", imports)
-        bare, below, whole = imports.values()
-        ratio = (whole - bare) / (below - bare)
-        kept &= report.budget("import tool_engine / what is below it", ratio, IMPORT_BUDGET, "x")
+async def importing(_: Path) -> bool:
+    """Measures what the package adds to a process; whether the budget is kept."""
+    imports = import_times()
+    report.seconds("Starting Python", imports)
+    bare, below, whole = imports.values()
+    ratio = (whole - bare) / (below - bare)
+    return report.budget("import tool_engine / what is below it", ratio, IMPORT_BUDGET, "x")
+
+
+PARTS: dict[str, Callable[[Path], Awaitable[bool] | bool]] = {
+    "calls": each_call,
+    "outputs": lambda _: outputs(),
+    "waiting": lambda _: waiting(),
+    "sessions": lambda folder: sessions(fill(folder)),
+    "everything": lambda _: everything(),
+    "tasks": lambda folder: tasks(fill(folder)),
+    "cluster": lambda _: cluster(),
+    "fleets": lambda _: fleets(),
+    "models": lambda folder: models(fill(folder)),
+    "http": http,
+    "admission": lambda _: admission(),
+    "searching": lambda _: searching(),
+    "sources": sources,
+    "records": lambda _: records(),
+    "protocols": lambda _: protocols(),
+    "serving": lambda _: serving(),
+    "calling": lambda _: calling(),
+    "studio": lambda _: asyncio.to_thread(studio),
+    "listening": lambda _: listening(),
+    "clients": lambda folder: clients(str(folder)),
+    "returning": lambda folder: returning(str(folder)),
+    "starting": lambda folder: starting(str(folder)),
+    "loading": loading,
+    "importing": importing,
+}
+"""What is measured, by name, each in a folder of its own."""
+
+
+def read_part(name: str) -> str:
+    """The name of a part, or an error that names them all."""
+    if name not in PARTS:
+        raise argparse.ArgumentTypeError(f"there is no {name!r}; choose from {', '.join(PARTS)}")
+    return name
+
+
+async def main(names: Sequence[str]) -> bool:
+    """The tables of these parts; whether every budget is kept."""
+    kept = True
+    report.machine()
+    with tempfile.TemporaryDirectory() as directory:
+        for name in names or PARTS:
+            found = PARTS[name](Path(directory, name))
+            kept &= found if isinstance(found, bool) else await found
     return kept
 
 
 if __name__ == "__main__":
-    sys.exit(0 if asyncio.run(main()) else 1)
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument(
+        "part", nargs="*", type=read_part, help=f"{', '.join(PARTS)}; without one, all"
+    )
+    sys.exit(0 if asyncio.run(main(parser.parse_args().part)) else 1)
