@@ -151,6 +151,25 @@ async def test_what_is_wrong_with_parameters_is_told(engine: ToolEngine, is_mode
     assert await engine.query_call_records() == []
 
 
+@pytest.mark.parametrize(
+    ("ref", "words"),
+    [
+        (5, "params.ref should be an object"),
+        ({}, "params.ref.name is missing"),
+        (
+            {"type": "ref/tool", "name": "add"},
+            "params.ref.type should be 'ref/prompt' or 'ref/resource'",
+        ),
+    ],
+)
+async def test_what_may_be_one_of_two(engine: ToolEngine, ref: Any, words: str) -> None:
+    """Both are named, as the protocol has them, and no class of the SDK."""
+    argument = {"name": "a", "value": ""}
+    async with posting(engine) as post:
+        _, answer = await post(request_of("completion/complete", ref=ref, argument=argument))
+    assert answer["error"] == {"code": -32602, "message": f"Invalid params: {words}"}
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
 async def test_other_encodings_are_not_read(engine: ToolEngine, encoding: str) -> None:
     body = request_of("tools/call", name="add", arguments={"a": 1, "b": 2, "ü": 1})

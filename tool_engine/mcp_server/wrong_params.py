@@ -16,6 +16,7 @@ _UNSAID: Final = "Invalid request parameters"
 """The SDK's words, also for a request before `initialize`."""
 _PLACE: Final = "params"
 _OBJECT: Final = re.compile(r"a valid dictionary( or instance of \w+)?")
+_SHOULD: Final = "should be "
 _LONGEST: Final = 300
 
 
@@ -62,9 +63,21 @@ class WrongParams:
 
 def _describe_error(error: ValidationError) -> str:
     """Return the first that is wrong, without what was sent: it may hold a secret."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = ".".join(str(each) for each in first["loc"])
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    place = _find_place(found[0])
+    # What may be one of several things is refused by each of them.
+    whats = dict.fromkeys(_describe(each) for each in found if _find_place(each) == place)
+    what = " or ".join(whats).replace(f" or {_SHOULD}", " or ")
+    return f"{place} {what}"[:_LONGEST]
+
+
+def _find_place(first: Any) -> str:
+    """Return the path of a parameter; the SDK puts the names of its classes between."""
+    parts = [str(each) for each in first["loc"] if not hasattr(types, str(each))]
+    return ".".join(parts if parts[:1] == [_PLACE] else [_PLACE, *parts])
+
+
+def _describe(first: Any) -> str:
     what = "is missing" if first["type"] == "missing" else first["msg"].replace("Input ", "", 1)
     # The protocol has no dictionaries, nor classes.
-    what = _OBJECT.sub("an object", what)
-    return f"{place if place.startswith(_PLACE) else f'{_PLACE}.{place}'} {what}"[:_LONGEST]
+    return _OBJECT.sub("an object", what)
