@@ -66,7 +66,7 @@ def _describe_error(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_input=False, include_context=False)
     place = _find_place(found[0])
     # What may be one of several things is refused by each of them.
-    whats = dict.fromkeys(_describe(each) for each in found if _find_place(each) == place)
+    whats = dict.fromkeys(_describe_fault(each) for each in found if _find_place(each) == place)
     what = " or ".join(whats).replace(f" or {_SHOULD}", " or ")
     return f"{place} {what}"[:_LONGEST]
 
@@ -77,7 +77,7 @@ def _find_place(first: Any) -> str:
     return ".".join(parts if parts[:1] == [_PLACE] else [_PLACE, *parts])
 
 
-def _describe(first: Any) -> str:
+def _describe_fault(first: Any) -> str:
     what = "is missing" if first["type"] == "missing" else first["msg"].replace("Input ", "", 1)
     # The protocol has no dictionaries, nor classes.
     return _OBJECT.sub("an object", what)
