@@ -14,8 +14,6 @@ from tool_engine.cli.settings import hurried_by
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
 
-__all__ = ["serve_while_open"]
-
 
 async def serve_while_open(
     made: AbstractAsyncContextManager[ToolEngine],
