@@ -98,3 +98,13 @@ async def test_an_engine_of_its_own(tmp_path: Path) -> None:
             async with Browser(server.url) as olga:
                 await olga.sign_in("token-of-olga")
                 assert "Cluster" not in (await olga.open("/studio/")).words
+
+
+async def test_a_look_before_the_engine_has_loaded(make: Make) -> None:
+    """It takes part from then on; it was said that its connection had ended."""
+    cluster = make().cluster
+    assert cluster is not None
+    async with asyncio.timeout(BOUND):
+        found = await cluster.snapshot()
+    assert found.limits == {"bucket:ai": 2}
+    assert [each.process for each in found.processes] == ["p0"]

@@ -39,6 +39,7 @@ class MemoryDatabase:
         if self.chance.random() < 0.7:
             self.version, self.state = self.saved
         for each in list(self.connections):
+            each.was_warned = True
             each.end()
 
     def start(self) -> None:
@@ -56,7 +57,7 @@ class MemoryConnection:
     ) -> None:
         self._database, self._on_note, self._on_end = database, on_note, on_end
         self.life: str | None = None
-        self.is_listening = False
+        self.is_listening = self.was_warned = False
         self.secret: bytes | None = None
         self.offset = 500.0
         self.doubt = 0.002
@@ -70,6 +71,7 @@ class MemoryConnection:
         if not database.state:
             database.state = make_state(None)
         self.life, self.secret, self.is_listening = life, b"secret", True
+        self.was_warned = False
         database.connections.append(self)
 
     def end(self) -> None:

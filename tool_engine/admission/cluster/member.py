@@ -16,6 +16,7 @@ import structlog
 
 from tool_engine.admission.cluster.cluster_database import (
     LOST,
+    PATIENCE,
     ClusterConnection,
     Found,
     is_refusal,
@@ -365,8 +366,8 @@ class ClusterMember:
         return self._heard.is_set()
 
     async def read_state(self) -> Found:
-        """Read what stands in the database; raises what its connection does."""
-        self.check_open()
+        """Read what stands in the database; raises what its connection does, and `join`."""
+        await self.join(PATIENCE)
         return await self._connection.read()
 
     def find_ticket(self, call_id: str) -> tuple[str, int] | None:
