@@ -89,3 +89,31 @@ def test_one_for_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     warm._server().close()
     server.close()
     assert not Path(f"/proc/{parent}").exists()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print('a', end='')",
+        "import atexit; atexit.register(print, 'left')",
+        "import threading, time; threading.Timer(0.1, print, ['late']).start()",
+        "import concurrent.futures as c; c.ThreadPoolExecutor().submit(print, 'pooled')",
+        "class A:\n    def __del__(self): print('freed')\na = A(); a.itself = a",
+        "class A:\n    def __del__(self): print('freed')\na = A()",
+        "import logging; logging.warning('said')",
+        "raise SystemExit('a reason')",
+        "raise SystemExit(300)",
+        "raise SystemExit(-1)",
+        "raise SystemExit(None)",
+        "raise SystemExit(True)",
+        "import sys; sys.stdout.close()",
+    ],
+)
+def test_it_ends_as_a_new_one_ends(tmp_path: Path, code: str) -> None:
+    """What waits for the end of a program has its turn, but for what modules hold."""
+    warm = run(["-c", code], cwd=tmp_path)
+    new = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (warm.returncode, warm.stdout) == (new.returncode, new.stdout)
+    assert warm.stderr.replace("encoding='utf-8'", "") == new.stderr.replace("encoding='utf-8'", "")

@@ -314,7 +314,30 @@ def serve(number: int, listening: int, imports: Sequence[str]) -> None:
     _import_all((*WARM, *imports))
     # It stays: what it has open has numbers that a program gives to files of its own.
     forks = _Forks(number, listening)
-    _become(*forks.run())
+    try:
+        _become(*forks.run())
+    except SystemExit as ended:
+        if not isinstance(ended.code, int | None):
+            raise
+        _end(ended.code or 0)
+    _end(0)
+
+
+def _end(code: int) -> None:
+    """Ends a program as the interpreter does, but for freeing each of its modules.
+
+    That takes six times as long as most programs, for it touches all that a fork shares.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    vars(sys.modules["__main__"]).clear()
+    gc.collect()  # what is told of when it is freed
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # the interpreter says what cannot be written
+    os._exit(code)
 
 
 def _import_all(names: Sequence[str]) -> None:
