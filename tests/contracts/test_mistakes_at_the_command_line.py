@@ -105,7 +105,7 @@ MISTAKES: list[tuple[str, list[str], str | None]] = [
     ("new shop --kind sql", ["no kind 'sql'", "did you mean 'sql_query'"],
      "new shop --kind sql_query"),
     ("batch half.json", ["half.json:1", "not JSON", "line 1 column"], "batch batch.json"),
-    ("history show call-1", ["no call 'call-1' is recorded", "`tool-engine history`"], "history"),
+    ("history show call-x", ["no call 'call-x' is recorded", "`tool-engine history`"], "history"),
     ("history --since yesterday", ["--since takes", "such as 1h", "got 'yesterday'"],
      "history --since 1h"),
     ("history --limit x", ["'--limit'", "valid integer", "write --limit 20"],

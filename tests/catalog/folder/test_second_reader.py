@@ -80,7 +80,8 @@ def plain(folder: Path, monkeypatch: pytest.MonkeyPatch) -> FolderOutcome:
 
 
 def shown(outcome: FolderOutcome) -> list[str]:
-    return [repr((file.path, file.tools, str(file.error))) for file in outcome.files]
+    """What is in each file, in one order: those that rest when a look begins are read first."""
+    return sorted(repr((file.path, file.tools, str(file.error))) for file in outcome.files)
 
 
 def until(condition: Callable[[], object]) -> None:
