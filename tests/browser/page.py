@@ -16,6 +16,7 @@ from tests.browser.chromium import BOUND, DevTools
 from tests.browser.element import Element
 
 AXE = Path(__file__).parent / "node/node_modules/axe-core/axe.min.js"
+_COLOURS = "{resultTypes: ['violations'], runOnly: ['color-contrast', 'link-in-text-block']}"
 _KEYS = {
     "Backspace": 8,
     "Tab": 9,
@@ -237,9 +238,23 @@ class Page:
 
     async def find_barriers(self) -> list[str]:
         """What axe-core finds that is serious or critical: the rule, and the first places."""
-        await self.evaluate(AXE.read_text("utf-8") + "; true")
+        return await self._run_axe("{resultTypes: ['violations']}")
+
+    async def find_barriers_of_colours(self) -> list[str]:
+        """What it finds in the dark on a page in which light colours were looked through.
+
+        Nothing but colours is another there.
+        """
+        await self.prefer("dark")
+        found = await self._run_axe(_COLOURS)
+        await self.prefer("light")
+        return found
+
+    async def _run_axe(self, options: str) -> list[str]:
+        if not await self.evaluate("typeof axe === 'object'"):
+            await self.evaluate(AXE.read_text("utf-8") + "; true")
         found = await self.evaluate(
-            "axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations.map("
+            f"axe.run(document, {options}).then((r) => r.violations.map("
             "(v) => [v.impact, v.id, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200))]))"
         )
         return [json.dumps(each) for each in found if each[0] in ("serious", "critical")]

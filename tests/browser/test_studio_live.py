@@ -167,10 +167,10 @@ async def test_every_width(page: Page, studio: Service, engine: ToolEngine) -> N
     await sign_in(page, studio)
     record, *_ = await engine.query_call_records()
     more = [f"/history/calls/{record.call_id}", "/sessions/chat-" + "x" * 120]
-    for width in (320, 2560):
-        await page.set_size(width, 900)
-        for pane in [*PANES, *more]:
-            await page.open(studio.url + "/studio" + pane)
+    for pane in [*PANES, *more]:
+        await page.open(studio.url + "/studio" + pane)
+        for width in (320, 2560):
+            await page.set_size(width, 900)
             assert await page.evaluate(BEYOND) == [], (pane, width)
     await end_calls(calls)
     check_own(page, studio)

@@ -15,14 +15,11 @@ WIDEST = "Math.max(...[...document.querySelectorAll('main > *')].map((e) => e.sc
 
 
 @pytest.mark.usefixtures("axe")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_a_tool_of_a_file(
-    page: Page, studio: Service, engine: ToolEngine, scheme: str
-) -> None:
+async def test_a_tool_of_a_file(page: Page, studio: Service, engine: ToolEngine) -> None:
     """Its tests run into the page, an example fills in the tester, and no one is shut out."""
     await write(engine)
     await write(engine, "1.1.0")
-    await page.prefer(scheme)
+    await page.prefer("light")
     await sign_in(page, studio)
     await page.open(studio.url + "/studio/tools/weather")
     await (await page.find("button", "Run the tests")).click()
@@ -30,6 +27,7 @@ async def test_a_tool_of_a_file(
     await page.wait_for_text("weather.yaml:15")
     assert (await page.evaluate("location.pathname")).endswith("/tools/weather")
     assert await page.find_barriers() == []
+    assert await page.find_barriers_of_colours() == []
     await page.set_size(320, 700)
     assert await page.evaluate(WIDEST) <= 320
     await (await page.find("link", "Load into the tester")).click_and_load()
