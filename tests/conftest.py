@@ -21,6 +21,7 @@ from blockbuster import BlockBuster
 from tests.blocking import guarded_calls
 from tests.postgres import postgres_server as postgres_server  # one server for all tests
 from tests.ray_cluster import ray_cluster as ray_cluster
+from tests.thinning import list_tried
 from tests.tracing import traced_at_first
 from tests.watching import Watch
 from tool_engine.redaction.known import known_secrets
@@ -51,6 +52,16 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
 def pytest_timeout_cancel_timer() -> bool | None:
     """Forgets the test: it has ended."""
     return _WATCH.end() or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out combinations of tests that are `thinned`, unless one is asked for by name."""
+    if any("::" in each for each in config.invocation_params.args):
+        return
+    tried = list_tried(items)
+    if len(tried) < len(items):
+        config.hook.pytest_deselected(items=list(set(items) - set(tried)))
+        items[:] = tried
 
 
 def pytest_collection_finish() -> None:

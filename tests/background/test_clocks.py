@@ -42,6 +42,7 @@ def seconds_left(engine: ToolEngine, state: Any) -> float:
     return left
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("shift", SHIFTS, ids=["behind", "ahead"])
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
 async def test_clocks_that_differ(

@@ -94,6 +94,7 @@ async def hear(process: Process) -> Any:
     return json.loads(line)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("is_forgotten", [False, True], ids=["kept", "forgotten"])
 async def test_a_process_that_is_stopped(tmp_path: Path, records: str, is_forgotten: bool) -> None:
     """Its task ends once, elsewhere; what it writes when it goes on does no harm, and is whole."""

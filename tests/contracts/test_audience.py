@@ -239,6 +239,7 @@ async def test_how_a_call_of_a_model_ends(
             assert described(result, name) == described(unknown, UNKNOWN), (way, name)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["ledge", "leger", "daybok"])
 @pytest.mark.parametrize("way", [each for each in CALLING if each != "an alias of the options"])
 async def test_no_hint(engine: ToolEngine, audience: tuple[str, ...], way: str, name: str) -> None:

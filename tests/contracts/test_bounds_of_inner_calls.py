@@ -68,6 +68,7 @@ def check_one(session: ToolSession, sent: list[str], mail: str, calls: int) -> N
     assert session.usage().calls == calls
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("way", EVERY_WAY, ids=IDS)
 async def test_bounds(way: Way | None, bound: str) -> None:

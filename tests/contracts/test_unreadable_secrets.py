@@ -73,6 +73,7 @@ def replies(arguments: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("in_session", [False, True], ids=["engine", "session"])
 @pytest.mark.parametrize("protocol", ["openai", "anthropic", "function_call"])
 @pytest.mark.parametrize("arguments", ARGUMENTS)

@@ -192,7 +192,7 @@ def test_tools_that_are_registered_one_by_one(tmp_path: Path) -> None:
     assert growth_of(register_all, make, start=1_500, most=6_000).exponent < MOST
 
 
-LARGE: Final = 200_000 if IS_WHOLE else 100_000
+LARGE: Final = 200_000 if IS_WHOLE else 40_000
 """Numbers in a value that is dealt with in pieces."""
 FLAT: Final = 0.5
 """The exponent of what takes the same time for twice the levels, on a busy machine."""
@@ -216,6 +216,7 @@ def _is_flat(work: Callable[[Any], object], link: str) -> bool:
     )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("reader", OBJECTS)
 @pytest.mark.parametrize("link", LINKS)
 def test_levels(reader: str, link: str) -> None:

@@ -149,6 +149,7 @@ LURES = (
 )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("lure", LURES)
 @pytest.mark.parametrize(
     "sent", ["$VAR_REF{{P}}", "> $VAR_REF{{P}}", "$VAR_REF{{P:0:999}}", "$VAR_REF{{P:0:1}}_"]

@@ -65,6 +65,7 @@ async def test_the_heart_beats_on_while_a_large_output_is_kept(tmp_path: Path, k
     assert record.result["_truncated"] == {"size": len(msgspec.msgpack.encode(output))}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("kind", VALUES)
 async def test_the_heart_beats_on_while_an_output_is_judged(

@@ -54,6 +54,7 @@ async def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         yield made
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["work", "lines", "loud"])
 @pytest.mark.parametrize("kind", ["here", "apart"])
 async def test_the_loop_is_not_held_up(engine: ToolEngine, name: str, kind: str) -> None:

@@ -52,6 +52,7 @@ def session_of(engine: ToolEngine, shape: str) -> ToolSession:
     return session
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("shape", [*SHAPES, "many"])
 async def test_the_heart_beats_on_while_it_is_kept(engine: ToolEngine, shape: str) -> None:
     """Variables, as they are saved and restored."""
@@ -63,6 +64,7 @@ async def test_the_heart_beats_on_while_it_is_kept(engine: ToolEngine, shape: st
     assert [each.value for each in restored.variables] == [each.value for each in session.variables]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_the_heart_beats_on_while_messages_are_kept(engine: ToolEngine, shape: str) -> None:
     """What is saved beside the conversation."""
@@ -74,6 +76,7 @@ async def test_the_heart_beats_on_while_messages_are_kept(engine: ToolEngine, sh
     assert restored.more == more
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_the_heart_beats_on_while_a_request_is_kept(engine: ToolEngine, shape: str) -> None:
     """Long arguments about which a person is asked later."""

@@ -612,6 +612,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("is_saved", [False, True])
 async def test_memory_of_a_bomb(

@@ -98,6 +98,7 @@ async def folder(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 WAYS = pytest.mark.parametrize("how", ["engine", "session", "sub-agent"])
 
 
+@pytest.mark.thinned(2)
 @WAYS
 @pytest.mark.parametrize("what", ["misspelt", "invented", "renamed", "removed", "unregistered"])
 async def test_a_call_of_no_tool(folder: Folder, what: str, how: str) -> None:

@@ -36,6 +36,7 @@ async def test_what_a_script_may_do(cell: Cell) -> None:
     assert output["stdout"] == "text of library\n3\n2\n1\nended 143\ndone\nfile\n"
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "script",
     [

@@ -18,6 +18,8 @@ from tool_engine.admission.cluster.life import Outcome
 from tool_engine.admission.cluster.saved_state import load_state, save_state
 from tool_engine.errors import ConfigurationError
 
+CALLS = 250 if IS_WHOLE else 125
+
 
 class SavedCoordinator(WatchedCoordinator):
     """Is written and read after each message, as in a database."""
@@ -36,8 +38,8 @@ class SavedCoordinator(WatchedCoordinator):
 def test_it_keeps_its_promises(monkeypatch: pytest.MonkeyPatch, seed: int, strategy: str) -> None:
     monkeypatch.setattr(cluster_world, "WatchedCoordinator", SavedCoordinator)
     world = World(seed, random_setting(random.Random(seed), strategy))  # noqa: S311 - a test
-    world.run(250)
-    assert world.ledger.counts["ended"] > 50
+    world.run(CALLS)
+    assert world.ledger.counts["ended"] > CALLS / 5
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\x00", save_state(Coordinator(ClusterLimits(1)))[:-1]])

@@ -15,7 +15,7 @@ from tests.effort import IS_WHOLE
 from tool_engine.admission.cluster.cluster_limits import STRATEGIES
 
 CALLS = 500
-SEEDS = range(1, 13 if IS_WHOLE else 4)
+SEEDS = range(1, 13 if IS_WHOLE else 3)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

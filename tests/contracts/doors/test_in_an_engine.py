@@ -44,6 +44,7 @@ async def stand(doors: str) -> AsyncIterator[Stand]:
         await made.close()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("strategy", ["fifo", "priority"])
 async def test_crowd(doors: str, strategy: str, seed: int) -> None:

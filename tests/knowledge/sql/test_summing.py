@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from tests.effort import IS_WHOLE
 from tests.knowledge.sql.conftest import BOUND, NOON, Open, asked, call
 from tests.knowledge.sql.test_queries import plan_of
 from tool_engine.knowledge.sql import queries
@@ -115,8 +116,9 @@ async def test_agree_with_the_calls(storage: SQLRecordStorage) -> None:
     await fill(storage)
     counts = [
         await agrees(storage, RecordQuery(**time, **conditions))
-        for time in TIMES
-        for conditions in CONDITIONS
+        for at, time in enumerate(TIMES)
+        for number, conditions in enumerate(CONDITIONS)
+        if IS_WHOLE or at == 0 or (at + number) % 3 == 0
     ]
     assert counts[0] == 300
     assert len(set(counts)) > 20
