@@ -25,7 +25,8 @@ BLOCK = re.compile(r"^```(?:python|console|bash)\n(.*?)^```", re.DOTALL | re.MUL
 NAMED = re.compile(r"pip install [^\n]*?\[([\w,-]+)\]")
 EXTRAS = {
     "sql": re.compile(
-        r"records[ =]\"?sqlite:|^\$ tool-engine (?:events|history|sessions|stats|task)\b", re.M
+        r"records sqlite:|\"sqlite:///|^\$ tool-engine (?:events|history|sessions|stats|task)\b",
+        re.M,
     ),
     "postgres": re.compile(r"records[ =]\"?postgresql:|ClusterConfig\("),
     "server": re.compile(r"tool_engine\.server|^\$ tool-engine (?:serve|token)\b|--studio", re.M),
@@ -64,18 +65,16 @@ def find_await_without_prompt(text: str) -> Iterator[tuple[int, str]]:
 
 
 def find_unnamed_extras(text: str) -> Iterator[tuple[int, str]]:
-    """Yield line and reason of each first block that needs an extra which no line names."""
+    """Yield line and reason of each block that needs an extra which no line before it names."""
     seen = HIDDEN.sub(lambda each: "\n" * each[0].count("\n"), text)
-    named = {extra for found in NAMED.findall(seen) for extra in found.split(",")}
-    if "postgres" in named:
-        named.add("sql")
-    blocks = list(BLOCK.finditer(seen))
-    for extra in EXTRAS.keys() - named:
-        for block in blocks:
+    for block in BLOCK.finditer(seen):
+        named = {name for each in NAMED.findall(seen[: block.start()]) for name in each.split(",")}
+        if "postgres" in named:
+            named.add("sql")
+        for extra in EXTRAS.keys() - named:
             if found := EXTRAS[extra].search(block[0]):
                 line = seen[: block.start() + found.start()].count("\n") + 1
-                yield line, f"this needs `pip install 'tool-engine[{extra}]'`: say so"
-                break
+                yield line, f"this needs `pip install 'tool-engine[{extra}]'`: say so before it"
 
 
 def find_broken_links(page: Path) -> Iterator[tuple[int, str]]:

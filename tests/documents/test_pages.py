@@ -63,7 +63,9 @@ def test_a_block_for_a_prompt_that_no_line_names() -> None:
 def test_an_extra_that_no_line_names(extra: str, block: str) -> None:
     """A reader who installs what the page says can run all of it; words between blocks run not."""
     assert [line for line, _ in find_unnamed_extras(f"# Page\n{block}\n")] == [3]
-    assert not list(find_unnamed_extras(f"`pip install '.[mcp,{extra}]'`\n{block}\n"))
+    named = f"`pip install '.[mcp,{extra}]'`\n"
+    assert not list(find_unnamed_extras(f"{named}{block}\n"))
+    assert list(find_unnamed_extras(f"{block}\n{named}"))
     assert not list(find_unnamed_extras(block.replace("```", "~~~")))
 
 
