@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from tests.mcp_server.conftest import ERAS, Connect
+from tests.mcp_server.test_hostile import headers_of, request_of
 from tests.mcp_server.test_transports import HEADERS, META, serving
 from tests.security.heartbeat import assert_beats_on
 from tests.server.conftest import write_tokens
@@ -108,7 +110,7 @@ async def test_what_is_typed_is_completed(engine: ToolEngine, connect: Connect) 
     """A client learns how many there are, and that a name of its is none."""
     server = MCPServer(engine)
     kinds = PromptArgument(name="kind", values=("long", "lively", "short"))
-    server.add_prompt("tell", lambda kind: kind, arguments=[kinds])
+    server.add_prompt("tell", lambda kind="long": kind, arguments=[kinds])
     template = types.ResourceTemplateReference(uri=offer_years(server))
     prompt = types.PromptReference(name="tell")
     async with connect(server) as client:
@@ -283,3 +285,86 @@ async def test_a_stream_hears_of_so_many_resources(engine: ToolEngine) -> None:
         with pytest.raises(MCPError, match="may be 1,000 at most: listen twice"):
             async with client.listen(resource_subscriptions=wanted):
                 pass
+
+
+KIND = PromptArgument(name="kind", is_required=True)
+
+
+@pytest.mark.parametrize(
+    ("offer", "words"),
+    [
+        (lambda server: server.add_prompt("", str), "a prompt needs a name, got ''"),
+        (lambda server: server.add_prompt("p", "Tell."), "'p' needs a function, got 'Tell.'"),
+        (
+            lambda server: server.add_prompt("p", lambda: "x", arguments=[KIND]),
+            "the function of the prompt 'p' is called with kind, and takes ()",
+        ),
+        (
+            lambda server: server.add_prompt("p", lambda kind: kind),
+            "the function of the prompt 'p' is called with nothing, and takes (kind)",
+        ),
+        (
+            lambda server: server.add_prompt("p", lambda kind: kind, arguments=[KIND, KIND]),
+            "two arguments of the prompt 'p' have one name",
+        ),
+        (
+            lambda server: server.add_resource("d://{year}", lambda page: page),
+            "the function of the resource 'd://{year}' is called with year, and takes (page)",
+        ),
+        (
+            lambda server: server.add_resource("d://{a}", lambda a: a, values={"a": "xyz"}),
+            "values of 'a' of the resource 'd://{a}' must be a list of texts, got 'xyz'",
+        ),
+        (
+            lambda server: server.add_resource("d://{a}", lambda a: a, values=["a"]),
+            "must be a mapping of lists of texts by variable, got ['a']",
+        ),
+        (lambda _: PromptArgument(name="kind", values="long"), "must be a list of texts"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_offered(
+    engine: ToolEngine, offer: Callable[[Any], Any], words: str
+) -> None:
+    """A program learns it where it offers it, and no client later."""
+    with pytest.raises(ConfigurationError, match=re.escape(words)):
+        offer(MCPServer(engine))
+
+
+@pytest.mark.parametrize("step", ["..", ".", "%2e%2E", ".%2e"])
+async def test_a_step_that_leads_out(engine: ToolEngine, connect: Connect, step: str) -> None:
+    """A function that opens a file below a folder is not called with one."""
+    server = MCPServer(engine)
+    server.add_resource("docs://{folder}/notes", lambda folder: folder)
+    async with connect(server) as client:
+        with pytest.raises(MCPError, match="Resource not found"):
+            await client.read_resource(f"docs://{step}/notes")
+
+
+async def find_later(_: Any) -> str:
+    return "ann"
+
+
+@pytest.mark.parametrize(
+    ("principal", "words"),
+    [(5, "principal must be a text, a function"), (find_later, "must be a plain function")],
+)
+def test_what_is_no_principal(engine: ToolEngine, principal: Any, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        MCPServer(engine, principal=principal)
+
+
+async def test_a_function_that_returns_no_principal(engine: ToolEngine) -> None:
+    """Nothing runs for an unknown one."""
+
+    def find_wrong(_: Any) -> Any:
+        return 5
+
+    call = request_of("tools/call", name="add", arguments={"a": 1, "b": 2})
+    async with (
+        serving(engine, MCPServer(engine, principal=find_wrong)) as url,
+        aiohttp.ClientSession() as http,
+        http.post(url, json=call, headers=headers_of(call)) as response,
+    ):
+        text = await response.text()
+    assert '"code":-32603' in text
+    assert await engine.query_call_records() == []

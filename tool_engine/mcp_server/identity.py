@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from mcp.server.auth.middleware.auth_context import get_access_token
+
+from tool_engine.errors import ConfigurationError
 
 _ALL: Final = ("*",)
 
@@ -27,13 +30,31 @@ Principal = str | Callable[[Any], str | None] | None
 """A text, a function of the SDK's request context, or None."""
 
 
+def check_principal(principal: Any) -> None:
+    """Raise `ConfigurationError` for what is no principal."""
+    if iscoroutinefunction(principal):
+        raise ConfigurationError(
+            "principal must be a plain function: it is asked for each request; look up beforehand "
+            "what takes time"
+        )
+    if principal is not None and not callable(principal) and not isinstance(principal, str):
+        raise ConfigurationError(
+            f"principal must be a text, a function of the request, or None, got {principal!r:.80}"
+        )
+
+
 def find_principal(principal: Principal, ctx: Any) -> str | None:
     """Return who is behind a request; None: it is not known.
 
     What a client says of itself is no proof, so only a verified token counts.
     """
     if callable(principal):
-        return principal(ctx)
+        found = principal(ctx)
+        if found is not None and not isinstance(found, str):
+            raise ConfigurationError(
+                f"the function principal must return a text or None, got {type(found).__name__}"
+            )
+        return found
     if principal is not None:
         return principal
     token = get_access_token()

@@ -39,12 +39,13 @@ from tool_engine.mcp_server.exchange import ModernRequests
 from tool_engine.mcp_server.failing import answer_failures
 from tool_engine.mcp_server.finding import Finder
 from tool_engine.mcp_server.http import BoundSessions, CheckedMessages, KnownClients
-from tool_engine.mcp_server.identity import Principal, find_principal
+from tool_engine.mcp_server.identity import Principal, check_principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import BadCursorError, Listing, PageCache
 from tool_engine.mcp_server.logs import Logs
 from tool_engine.mcp_server.long_answers import LONG, LongAnswers, write_long
 from tool_engine.mcp_server.offers.completing import complete_argument
+from tool_engine.mcp_server.offers.offered import list_named_values
 from tool_engine.mcp_server.offers.prompts import (
     Prompt,
     PromptArgument,
@@ -150,6 +151,7 @@ class MCPServer:
     ) -> None:
         selection = ToolSelection() if expose is None else expose
         _check_settings(engine, name, selection, page_size)
+        check_principal(principal)
         check_choice("mode", mode, (ALL, SEARCH))
         check_choice("approvals", approvals, MODES)
         if task_after is not None:
@@ -363,7 +365,7 @@ class MCPServer:
             arguments: What a person fills in.
 
         Raises:
-            ConfigurationError: There is one of that name.
+            ConfigurationError: There is one of that name, or `write` takes other arguments.
         """
         self._prompts.add(name, Prompt(description, tuple(arguments), write))
         self._changes.look()
@@ -390,9 +392,11 @@ class MCPServer:
             values: What clients may offer for a variable while a person types.
 
         Raises:
-            ConfigurationError: The URI is none, or is there already, or has no such variable.
+            ConfigurationError: The URI is none, or is there already, or has no such variable, or
+                `read` takes others.
         """
-        resource = Resource(name or uri, description, mime_type, read, dict(values or {}))
+        offered = list_named_values(f"the resource {uri!r}", values)
+        resource = Resource(name or uri, description, mime_type, read, offered)
         self._resources.add(uri, resource)
         self._changes.look()
 

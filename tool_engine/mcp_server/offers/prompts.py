@@ -12,6 +12,7 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.mcp_server.listing import Listing, ShownGroup
+from tool_engine.mcp_server.offers.offered import check_function, list_values
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.session.prompt.prompt import render_rules
 
@@ -26,6 +27,10 @@ class PromptArgument(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownF
     is_required: bool = False
     values: tuple[str, ...] = ()
     """What a client may offer while a person types."""
+
+    def __post_init__(self) -> None:
+        values = list_values(f"the argument {self.name!r}", self.values)
+        msgspec.structs.force_setattr(self, "values", values)
 
 
 class Prompt(NamedTuple):
@@ -47,6 +52,19 @@ class Prompts:
         self._added: dict[str, Prompt] = {}
 
     def add(self, name: str, prompt: Prompt) -> None:
+        """Add a prompt.
+
+        Raises:
+            ConfigurationError: Its name is none, or is there already, or its function takes others
+                than its arguments.
+        """
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigurationError(f"a prompt needs a name, got {name!r}")
+        named = {each.name: each.is_required for each in prompt.arguments}
+        if len(named) < len(prompt.arguments):
+            raise ConfigurationError(f"two arguments of the prompt {name!r} have one name")
+        always = [each for each, is_required in named.items() if is_required]
+        check_function(f"the prompt {name!r}", prompt.write, always, named)
         if name in self._find_all():
             raise ConfigurationError(f"there is a prompt {name!r} already; give it another name")
         self._added[name] = prompt

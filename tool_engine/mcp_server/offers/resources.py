@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.mcp_server.offers.offered import check_function
 from tool_engine.model.checks.nearness import suggest_near
 
 _VARIABLE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -38,7 +39,8 @@ class Resources:
         """Add a resource; one whose address has `{variables}` stands for many.
 
         Raises:
-            ConfigurationError: The address is none, or is there already.
+            ConfigurationError: The address is none, or is there already, or the function takes
+                others than its variables.
         """
         if not isinstance(uri, str) or _URI.fullmatch(uri) is None:
             raise ConfigurationError(
@@ -47,6 +49,7 @@ class Resources:
         if uri in self._fixed or uri in self._templates:
             raise ConfigurationError(f"there is a resource {uri!r} already; give it another URI")
         variables = _VARIABLE.findall(uri)
+        check_function(f"the resource {uri!r}", resource.read, variables, ())
         for name in resource.values:
             if name not in variables:
                 hint = suggest_near(name, variables)
@@ -105,9 +108,15 @@ class Resources:
         if len(uri) > _LONGEST_URI:
             return None
         for pattern, resource in self._templates.values():
-            if (found := pattern.fullmatch(uri)) is not None:
+            found = pattern.fullmatch(uri)
+            if found is not None and not any(_leads_out(each) for each in found.groups()):
                 return resource, found.groupdict()
         return None
+
+
+def _leads_out(step: str) -> bool:
+    """Return True for a step that leads out of a path, for a function that opens files."""
+    return step.lower().replace("%2e", ".") in (".", "..")
 
 
 def _compile_template(uri: str) -> re.Pattern[str]:
