@@ -465,6 +465,12 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         "            self._is_refused, self.in_flight = False, None\n",
     ),
     _mutate(
+        "a call that must not wait is refused before what is idle here is looked at",
+        HOLDER,
+        "        effects = self._settle_idle(now) if numbers else []  # what",
+        "        effects: list[Effect] = []  # what",
+    ),
+    _mutate(
         "one is spoken for that starts calls as it wakes",
         STAND_IN,
         "        self._period = max(holder.ttl / CHECKS, holder.grace * SURE)\n",

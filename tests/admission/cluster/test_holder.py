@@ -149,6 +149,17 @@ def test_what_was_said_before_it_slept_says_nothing_when_it_wakes() -> None:
     assert pair.do(a, effects, 0.9) == [Start(1)]
 
 
+def test_what_is_idle_here_comes_before_a_refusal() -> None:
+    """It woke and has not heard yet whether it may use what came idle, as its call is to wait."""
+    pair = Pair("a")
+    a = pair.holders["a"]
+    pair.do(a, a.ask(1, {AI: 2}, 0.1), 0.1)
+    first = pair.coordinator.hear(sent(a.ask(2, {AI: 1}, 0.2, asks=True)), 0.2).answer
+    assert a.give_back(1, 1.0) == []
+    assert pair.do(a, a.on_reply(first, 1.0), 1.0) == [Start(2)]
+    assert pair.waits == []
+
+
 def test_late_end_is_lost_and_signs_off_at_once() -> None:
     """A process that slept for longer than its lease: the end of a call comes too late."""
     pair = Pair("a")
