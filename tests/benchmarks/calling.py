@@ -29,13 +29,15 @@ __all__ = ["calling"]
 BARE = "Starlette, which echoes"
 API = "tool-engine, POST /v1/tools/echo/calls"
 CALLERS = 8
-ROUNDS = 31
+ROUNDS = 11
+"""For each pair of processes."""
 CALLS = 1_600
 """For each turn of a round."""
 WARM_UP = 3_200
 BUDGET = 0.85
 """The least part of the bare app's rate."""
-TRIES = 3
+PAIRS = 3
+"""Pairs of processes: where a process lies in memory is worth some hundredths, either way."""
 TOKEN = "token-of-ann"
 ANSWER_HEAD = b"HTTP/1.1 200 OK\r\n"
 BODY = {"arguments": {"message": "hello"}}
@@ -146,8 +148,8 @@ def server(kind: str) -> Iterator[tuple[str, int]]:
         process.communicate()
 
 
-async def measure_rates() -> tuple[dict[str, float], float]:
-    """The median rates, and the median of the rounds' ratios."""
+async def measure_rates() -> tuple[dict[str, list[float]], list[float]]:
+    """The rates of one pair of processes, round by round, and their ratios."""
     with server("bare") as bare, server("api") as api:
         pids = {BARE: bare[1], API: api[1]}
         callers = {BARE: await connect(bare[0]), API: await connect(api[0])}
@@ -159,18 +161,17 @@ async def measure_rates() -> tuple[dict[str, float], float]:
                 rates[name].append(await send_all(callers[name], CALLS, pids[name]))
         for caller in (*callers[BARE], *callers[API]):
             caller.close()
-    ratios = [mine / its for mine, its in zip(rates[API], rates[BARE], strict=True)]
-    return {name: median(each) for name, each in rates.items()}, median(ratios)
+    return rates, [mine / its for mine, its in zip(rates[API], rates[BARE], strict=True)]
 
 
 async def calling() -> bool:
-    """Prints the table; whether the budget is kept."""
-    for attempt in range(TRIES):
-        rates, ratio = await measure_rates()
-        if ratio >= BUDGET or attempt == TRIES - 1:
-            break
-        print(f"(try {attempt + 1}: {ratio:.2f} is under {BUDGET}; measuring again)")
+    """Prints the table; whether the median of all rounds keeps the budget."""
+    found = [await measure_rates() for _ in range(PAIRS)]
+    rates = {name: median(rate for each, _ in found for rate in each[name]) for name in (BARE, API)}
+    ratio = median(each for _, ratios in found for each in ratios)
     report.rates(f"Requests in a second of an HTTP server's own time, {CALLERS} callers", rates)
+    shown = ", ".join(f"{median(ratios):.2f}" for _, ratios in found)
+    print(f"(pairs of processes: {shown})")
     return report.budget(f"{BARE} / {API}", 1 / ratio, round(1 / BUDGET, 3), "x")
 
 
