@@ -109,7 +109,7 @@ def read_by_h11(data: bytes) -> PlainRequest | None:
     )
 
 
-@settings(max_examples=share_of(20_000))
+@settings(max_examples=share_of(5_000))
 @given(draw_request())
 @example(PLAIN)
 def test_h11_reads_the_same(data: bytes) -> None:
@@ -119,7 +119,7 @@ def test_h11_reads_the_same(data: bytes) -> None:
         assert found == read_by_h11(data)
 
 
-@settings(max_examples=share_of(20_000))
+@settings(max_examples=share_of(5_000))
 @given(st.integers(0, len(PLAIN)), st.integers(0, 3), st.binary(max_size=3))
 def test_h11_reads_the_same_of_what_is_damaged(place: int, length: int, put: bytes) -> None:
     data = PLAIN[:place] + put + PLAIN[place + length :]
