@@ -15,14 +15,14 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, RequestResponseCycle
 
 _HEAD: Final = re.compile(
     rb"(GET|POST|PUT|PATCH|DELETE) (/[!-~]*) HTTP/1\.1\r\n"
-    rb"((?:[-0-9A-Za-z_]++: ?[!-~][ -~]*+\r\n)++)\r\n"
+    rb"((?:[-0-9A-Za-z_]++: ?[!-~][ -~]*+\r\n)+)\r\n"
 )
 _LONGEST_HEAD: Final = 1 << 14
 _DECIDING: Final = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
 """With these a request is no plain one."""
 _STAYS: Final = b"keep-alive"
 _CLOSES: Final = b"close"
-_SENT: Final = re.compile(rb"(?:[-0-9A-Za-z_]++: [\t -~\x80-\xff]*+\r\n)*+")
+_SENT: Final = re.compile(rb"(?:[-0-9A-Za-z_]++: [\t -~\x80-\xff]*+\r\n)*")
 """Headers that end where their lines end."""
 _STATUS_LINES: Final = {
     status: b"HTTP/1.1 %d %b\r\n" % (status, phrase) for status, phrase in STATUS_PHRASES.items()
