@@ -15,12 +15,12 @@ from urllib.parse import unquote
 
 import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from tool_engine.access.joined_writes import JoinedWrites
-from tool_engine.access.plain_http import PlainCycle, PlainRequest, read_plain
+from tool_engine.access.listener import MOST_WAITING, open_listener
+from tool_engine.access.plain_http import PlainAnswer, PlainRequest, read_plain
 from tool_engine.access.problem import make_ended, send_problem
-from tool_engine.errors import ConfigurationError
 
 try:
     import resource
@@ -38,8 +38,6 @@ _HEAD_LIMIT: Final = 10.0
 _IDLE_LIMIT: Final = 75
 """Seconds for which a connection stays open between two requests."""
 _MOST_CONNECTIONS: Final = 20_000
-_MOST_WAITING: Final = 1_024
-"""Connections that the system takes before this process does."""
 _LINGER_LIMIT: Final = 1.0
 """Seconds for which a client that is refused may go on sending."""
 _MOST_REFUSED: Final = 16
@@ -64,8 +62,6 @@ _UNREADABLE_HEAD: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\n"
     b"connection: close\r\ncontent-length: %d\r\n\r\n"
 )
-_MOST_UNSENT: Final = 16 << 10
-"""Bytes that wait in the system for a client to read."""
 _MOST_HELD: Final = 4 << 10
 """Bytes that wait in this process beside one write: what never reads costs little more."""
 
@@ -225,37 +221,10 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         for each in sockets or ():
             # asyncio has one number for both.
-            each.listen(_MOST_WAITING)
+            each.listen(MOST_WAITING)
 
     def capture_signals(self) -> Any:
         return contextlib.nullcontext()
-
-
-def open_listener(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address.
-
-    Raises:
-        ConfigurationError: It cannot be listened at.
-    """
-    name = "127.0.0.1" if host == "localhost" else host
-    family = socket.AF_INET6 if ":" in name else socket.AF_INET
-    # The protocol is named so that asyncio sends small answers at once (TCP_NODELAY).
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            # Else the system takes megabytes for each client that does not read.
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MOST_UNSENT)
-        listener.bind((name, port))
-        listener.listen(_MOST_WAITING)
-    except OSError as error:
-        listener.close()
-        raise ConfigurationError(
-            f"cannot serve at {host}:{port}: {error.strerror or error}; name an address of this "
-            "machine and a free port, or 0 for any"
-        ) from error
-    listener.setblocking(False)
-    return listener
 
 
 def count_room() -> int:
@@ -264,6 +233,37 @@ def count_room() -> int:
         return _MOST_CONNECTIONS
     files: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return min(_MOST_CONNECTIONS, files - min(_OTHER_FILES, files // 2))
+
+
+class PlainCycle(RequestResponseCycle):
+    """A plain request and its answer, of which h11 hears nothing."""
+
+    _answer: PlainAnswer | None = None
+
+    async def send(self, message: Any) -> None:
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        kind, answer = message["type"], self._answer
+        expected = "http.response.start" if answer is None else "http.response.body"
+        if kind != expected or self.response_complete:
+            ended = ", and the answer is complete" if self.response_complete else ""
+            raise RuntimeError(f"an app has sent {kind!r} instead of {expected!r}{ended}")
+        if answer is None:
+            self.response_started = True
+            headers = [*self.default_headers, *message.get("headers", ())]
+            self._answer = answer = PlainAnswer(self.transport.write, self.keep_alive)
+            answer.send_head(message["status"], headers)
+            return
+        is_last = not message.get("more_body", False)
+        answer.send_part(message.get("body", b""), is_last)
+        if is_last:
+            self.response_complete = True
+            self.message_event.set()
+            if not (self.keep_alive and answer.is_followed):
+                self.transport.close()
+            self.on_response()
 
 
 class TimedProtocol(H11Protocol):

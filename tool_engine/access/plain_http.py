@@ -8,10 +8,11 @@ of a call. Whatever is not plain, or only nearly so, is left to h11.
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from http.client import responses
+from typing import Final, NamedTuple
 
 from h11 import LocalProtocolError
-from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, RequestResponseCycle
 
 _HEAD: Final = re.compile(
     rb"(GET|POST|PUT|PATCH|DELETE) (/[!-~]*) HTTP/1\.1\r\n"
@@ -24,9 +25,6 @@ _STAYS: Final = b"keep-alive"
 _CLOSES: Final = b"close"
 _SENT: Final = re.compile(rb"(?:[-0-9A-Za-z_]++: [\t -~\x80-\xff]*+\r\n)*")
 """Headers that end where their lines end."""
-_STATUS_LINES: Final = {
-    status: b"HTTP/1.1 %d %b\r\n" % (status, phrase) for status, phrase in STATUS_PHRASES.items()
-}
 _BODILESS: Final = (204, 304)
 
 
@@ -67,38 +65,23 @@ def read_plain(data: bytes) -> PlainRequest | None:
     return PlainRequest(found[1].decode(), found[2], headers, body, wish == _STAYS)
 
 
-class PlainCycle(RequestResponseCycle):
-    """A plain request and its answer, of which h11 hears nothing."""
+class PlainAnswer:
+    """The answer to a plain request, as bytes.
 
-    _left: int | None = None
-    """How many bytes of the body are still to come; None: it is sent in chunks."""
+    Args:
+        write: Takes them.
+        is_followed: Whether the connection may stay open for another request.
+    """
 
-    async def send(self, message: Any) -> None:
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
-        if self.disconnected:
-            return
-        kind = message["type"]
-        expected = "http.response.body" if self.response_started else "http.response.start"
-        if kind != expected or self.response_complete:
-            ended = ", and the answer is complete" if self.response_complete else ""
-            raise RuntimeError(f"an app has sent {kind!r} instead of {expected!r}{ended}")
-        if not self.response_started:
-            self.response_started = True
-            headers = [*self.default_headers, *message.get("headers", ())]
-            self.transport.write(self._write_head(message["status"], headers))
-            return
-        is_last = not message.get("more_body", False)
-        self._send_part(message.get("body", b""), is_last)
-        if is_last:
-            self.response_complete = True
-            self.message_event.set()
-            if not self.keep_alive:
-                self.transport.close()
-            self.on_response()
+    def __init__(self, write: Callable[[bytes], object], is_followed: bool) -> None:
+        self._write = write
+        self.is_followed = is_followed
+        """Whether it stays open."""
+        self._left: int | None = None
+        """How many bytes of the body are still to come; None: it is sent in chunks."""
 
-    def _write_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
-        """Return the head of the answer.
+    def send_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        """Send the head.
 
         Raises:
             LocalProtocolError: A header would be more than one line, or the length stands twice.
@@ -113,28 +96,29 @@ class PlainCycle(RequestResponseCycle):
                     raise LocalProtocolError("an answer has one length, in digits")
                 length = int(value)
             elif known == b"connection":
-                self.keep_alive = self.keep_alive and value.lower() != _CLOSES
+                self.is_followed = self.is_followed and value.lower() != _CLOSES
                 continue
             parts.append(b"%b: %b\r\n" % (name, value))
         if status in _BODILESS:
             length = 0
         elif length is None:
             parts.append(b"transfer-encoding: chunked\r\n")
-        if not self.keep_alive:
+        if not self.is_followed:
             parts.append(b"connection: close\r\n")
         self._left = length
         lines = b"".join(parts)
         if _SENT.fullmatch(lines) is None or lines.count(b"\n") != len(parts):
             raise LocalProtocolError(f"a header of the answer is no line: {lines!r:.200}")
-        return b"%b%b\r\n" % (_STATUS_LINES[status], lines)
+        phrase = responses.get(status, "").encode()
+        self._write(b"HTTP/1.1 %d %b\r\n%b\r\n" % (status, phrase, lines))
 
-    def _send_part(self, data: bytes, is_last: bool) -> None:
+    def send_part(self, data: bytes, is_last: bool) -> None:
         """Send a part of the body.
 
         Raises:
             LocalProtocolError: The body is longer or shorter than its head says.
         """
-        write = self.transport.write
+        write = self._write
         if self._left is not None:
             self._left -= len(data)
             if self._left < 0 or (is_last and self._left > 0):

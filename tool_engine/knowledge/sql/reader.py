@@ -21,7 +21,11 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.sql.connection.address import Address, explain_error
-from tool_engine.knowledge.sql.connection.database_errors import READING, UnusableDatabaseError
+from tool_engine.knowledge.sql.connection.database_errors import (
+    READING,
+    BusyError,
+    UnusableDatabaseError,
+)
 from tool_engine.knowledge.sql.connection.turns import take_turn
 
 T = TypeVar("T")
@@ -95,7 +99,7 @@ class Reader:
         try:
             async with self._engine.begin() as connection:
                 yield connection
-        except (SQLAlchemyError, OSError, UnusableDatabaseError) as error:
+        except (SQLAlchemyError, OSError, BusyError, UnusableDatabaseError) as error:
             reason = explain_error(getattr(error, "orig", None) or error)
             raise RecordsUnavailableError(
                 failing.format(place=self._address.shown, reason=reason)
