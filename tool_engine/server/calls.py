@@ -51,6 +51,12 @@ _OF_CALLS: Final = tuple(
     for each in ToolEngineEventType
     if each.value.startswith(("execution_", "approval_", "validation_"))
 )
+_OF_KEY: Final = (
+    "A text of the client's own: the same request with the same key runs once, and its result is "
+    "kept for a day."
+)
+_KEY: Final = "^ *[!-~\u00a1-\u00ac\u00ae-\u00ff][ -~\u00a1-\u00ac\u00ae-\u00ff]*$"
+"""A key as a header holds it: characters that can be seen, of which not all are blanks."""
 _LAST_EVENT: Final = 0.25
 """Seconds within which the last event of a task that has ended is heard."""
 _TTL_OF_NONE: Final = (
@@ -137,8 +143,7 @@ class Cancelled(msgspec.Struct):
     headers={
         "accept": "`text/event-stream`: what happens to the call comes as it happens.",
         "prefer": "`respond-async`: the call goes on as a task, and the answer is 202.",
-        "idempotency-key": "A text of the client's own: the same request with the same key runs "
-        "once, and its result is kept for a day.",
+        "idempotency-key": (_OF_KEY, {"pattern": _KEY, "maxLength": LONGEST_KEY}),
     },
     is_cancelled_with_client=True,
 )

@@ -114,11 +114,11 @@ def _describe_parameters(operation: Operation) -> list[dict[str, Any]]:
         for name, each in schema[operation.query.__name__]["properties"].items():
             shown = {key: value for key, value in each.items() if key not in ("default",)}
             found.append({"name": name, "in": "query", "schema": _without_null(shown)})
-    for name, text in operation.headers.items():
+    for name, said in operation.headers.items():
         if name != "accept":
-            found.append(
-                {"name": name, "in": "header", "description": text, "schema": {"type": "string"}}
-            )
+            text, bounds = (said, {}) if isinstance(said, str) else said
+            schema = {"type": "string", **bounds}
+            found.append({"name": name, "in": "header", "description": text, "schema": schema})
     return found
 
 

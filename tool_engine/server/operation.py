@@ -85,8 +85,8 @@ class Operation(msgspec.Struct, frozen=True):
     """The statuses of its own problems, beside those that all operations have."""
     also: Mapping[str, Any] = {}
     """Further answers, as OpenAPI writes them, by status or, for 200, by media type."""
-    headers: Mapping[str, str] = {}
-    """The request headers that it heeds, with what they mean."""
+    headers: Mapping[str, str | tuple[str, Mapping[str, Any]]] = {}
+    """The request headers that it heeds, with what they mean, and JSON Schema of what they hold."""
     is_cancelled_with_client: bool = False
     """Whether its work ends when its client has left."""
 
