@@ -55,7 +55,7 @@ _OF_KEY: Final = (
     "A text of the client's own: the same request with the same key runs once, and its result is "
     "kept for a day."
 )
-_KEY: Final = "^ *[!-~\u00a1-\u00ac\u00ae-\u00ff][ -~\u00a1-\u00ac\u00ae-\u00ff]*$"
+_KEY: Final = "^[!-~\u00a1-\u00ac\u00ae-\u00ff][ -~\u00a1-\u00ac\u00ae-\u00ff]*$"
 """A key as a header holds it: characters that can be seen, of which not all are blanks."""
 _LAST_EVENT: Final = 0.25
 """Seconds within which the last event of a task that has ended is heard."""
