@@ -11,7 +11,6 @@ from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.sql.connection.address import Address
 from tool_engine.knowledge.sql.reader import Reader
 
-
 TLS_LENGTH = 8
 """Bytes with which a client asks for TLS."""
 
