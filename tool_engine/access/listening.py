@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final
-from urllib.parse import unquote
 
 import h11
 import uvicorn
@@ -337,23 +336,9 @@ class TimedProtocol(H11Protocol):
         """Have the app answer, as uvicorn does."""
         self._unset_keepalive_if_required()
         self._end_timer()
-        path, _, query = plain.target.partition(b"?")
         self.headers = plain.headers
-        self.scope = {
-            "type": "http",
-            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
-            "http_version": "1.1",
-            "server": self.server,
-            "client": self.client,
-            "scheme": self.scheme,  # type: ignore[typeddict-item]
-            "method": plain.method,
-            "root_path": "",
-            "path": unquote(path.decode("ascii")),
-            "raw_path": path,
-            "query_string": query,
-            "headers": plain.headers,
-            "state": self.app_state.copy(),
-        }
+        scope = plain.make_scope(self.server, self.client, self.scheme, self.app_state)
+        self.scope = scope  # type: ignore[assignment]
         self.cycle = PlainCycle(
             scope=self.scope,
             conn=self.conn,

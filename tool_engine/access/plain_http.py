@@ -8,9 +8,10 @@ of a call. Whatever is not plain, or only nearly so, is left to h11.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.client import responses
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from h11 import LocalProtocolError
 
@@ -38,6 +39,27 @@ class PlainRequest(NamedTuple):
     body: bytes
     is_followed: bool
     """Whether the connection stays open for another one."""
+
+    def make_scope(
+        self, server: Any, client: Any, scheme: str | None, state: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the request as ASGI has it."""
+        path, _, query = self.target.partition(b"?")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "server": server,
+            "client": client,
+            "scheme": scheme,
+            "method": self.method,
+            "root_path": "",
+            "path": unquote(path.decode("ascii")),
+            "raw_path": path,
+            "query_string": query,
+            "headers": self.headers,
+            "state": dict(state),
+        }
 
 
 def read_plain(data: bytes) -> PlainRequest | None:
