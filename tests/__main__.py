@@ -80,6 +80,7 @@ IN_MEMORY = (
 )
 """What `make quick` runs: no documents, no databases, no processes."""
 NOT_QUICK = (
+    "test_adaptive.py",
     "test_calls.py",
     "test_cancel_sweep*.py",
     "test_cancellation.py",
@@ -87,33 +88,40 @@ NOT_QUICK = (
     "test_consented_code.py",
     "test_cutting.py",
     "test_cycle.py",
-    "test_view.py",
     "test_formatting.py",
     "test_hostile_arguments.py",
     "test_known.py",
     "test_layout.py",
-    "test_subject.py",
     "test_many_calls.py",
     "test_markdown.py",
     "test_names.py",
     "test_names_of_the_package.py",
+    "test_overload.py",
     "test_plain.py",
+    "test_plain_calls.py",
     "test_policy.py",
     "test_properties.py",
+    "test_random_members.py",
     "test_result_limits_in_threads.py",
+    "test_saved_state.py",
     "test_saving.py",
     "test_scanner.py",
+    "test_scenarios.py",
     "test_sdk.py",
     "test_secret_names.py",
+    "test_simulation.py",
     "test_single_flight.py",
     "test_snapshot.py",
     "test_spelling.py",
+    "test_stop_sweep.py",
     "test_storm.py",
+    "test_subject.py",
     "test_text.py",
+    "test_view.py",
     "test_which_engine.py",
     "test_write_only.py",
 )
-"""Nor what takes seconds: every moment of a call, very long texts, an SDK."""
+"""Nor what takes seconds: every moment of a call, a service for minutes, long texts, an SDK."""
 STARTS = re.compile(r"sys\.executable|os\.fork\(|tests\.warm|sqlite:///|postgres_server")
 """Words of a test that starts a process or uses a database."""
 ON_A_FLEET = re.compile(r"\bray_cluster: RayCluster|\"ray_cluster\"|tests\.fleet\.samples")
