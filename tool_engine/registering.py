@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from tool_engine.catalog.limits import MAX_PROBLEMS
-from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
 from tool_engine.executors.handler import PreparedHandler, signature_key
 from tool_engine.model.json.unpacking import without_collection
@@ -154,7 +153,9 @@ class _Batch:
     def __init__(self, index: ToolIndex, registry: ExecutorRegistry) -> None:
         self._index = index
         self._registry = registry
-        self._loader = ToolConfigLoader()
+        # By name: what reads definitions is large, and few programs register tools.
+        building = import_module("tool_engine.catalog.definition.building")
+        self._read: Callable[[Mapping[str, Any], str], Tool] = building.tool_of_mapping
         self._prepared: dict[int, PreparedHandler] = {}
         self._alike: dict[object, PreparedHandler] = {}
         self._numbers: dict[str, int] = {}
@@ -172,7 +173,7 @@ class _Batch:
             DefinitionError: The definition or its entry is not right, or the name is taken.
             ConfigurationError: The handler does not fit the parameters.
         """
-        tool = given if isinstance(given, Tool) else self._loader.from_mapping(given, source)
+        tool = given if isinstance(given, Tool) else self._read(given, source)
         if tool.source is not None:
             # What was read from a file and is registered here is no part of the folder.
             self.files.add(tool.source)

@@ -13,8 +13,10 @@ import pytest
 from tool_engine.errors import ConfigurationError, ToolExecutionError
 from tool_engine.executors.handler import (
     AsyncHandlerExecutor,
+    PreparedHandler,
     SyncHandlerExecutor,
     check_handler,
+    check_signature,
     executor_for,
 )
 from tool_engine.interfaces import ToolExecutor
@@ -23,6 +25,7 @@ from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool
 
 Make = Callable[..., Tool]
+FIELD: Any = pydantic.Field()
 
 
 async def add(a: int, b: int = 1) -> int:
@@ -224,3 +227,39 @@ def test_repr() -> None:
     """The representation names the function."""
     assert repr(AsyncHandlerExecutor(functools.partial(add))) == "AsyncHandlerExecutor(add)"
     assert repr(SyncHandlerExecutor(PlainAdder())) == "SyncHandlerExecutor(PlainAdder)"
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        lambda: 0,
+        lambda a: a,
+        lambda a, b=1: a,
+        lambda a, /: a,
+        lambda a, /, b=1: a,
+        lambda *, a, context: a,
+        lambda a, context: a,
+        lambda context, /: context,
+        lambda **others: others,
+        lambda a, *rest: a,
+        lambda a=FIELD: a,
+    ],
+)
+@pytest.mark.parametrize("names", [(), ("a",), ("a", "b"), ("context",), ("a", "context")])
+@pytest.mark.parametrize("is_given", [True, False])
+def test_what_fits_at_once_is_what_the_signature_allows(
+    handler: Callable[..., Any], names: tuple[str, ...], is_given: bool, make: Make
+) -> None:
+    """Oracle: the check that explains what does not fit."""
+    listed = [ToolParameter(name=name, type="any", required=is_given) for name in names]
+    tool, refused = make({}, *listed), False
+    try:
+        check_signature(inspect.signature(handler), "handler", tool)
+    except ConfigurationError:
+        refused = True
+    try:
+        PreparedHandler(handler).check(tool)
+    except ConfigurationError:
+        assert refused
+    else:
+        assert not refused

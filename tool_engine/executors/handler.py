@@ -85,7 +85,7 @@ class PreparedHandler:
         ConfigurationError: It cannot be called, or is a generator.
     """
 
-    __slots__ = ("_handler", "executor", "has_context", "kind", "signature")
+    __slots__ = ("_handler", "executor", "has_context", "kind", "named", "needed", "signature")
 
     def __init__(
         self, handler: Callable[..., Any], like: Mapping[object, PreparedHandler] | None = None
@@ -93,16 +93,20 @@ class PreparedHandler:
         self._handler = handler
         self.signature: inspect.Signature | None
         self.has_context: bool
+        self.named: frozenset[str]
+        self.needed: frozenset[str]
         self.kind: type[AsyncHandlerExecutor | SyncHandlerExecutor]
         alike = like and like.get(signature_key(handler))
         if alike:
             self.signature, self.has_context = alike.signature, alike.has_context
             self.kind = alike.kind
+            self.named, self.needed = alike.named, alike.needed
         else:
             _check_callable(handler)
             self.signature = _read_signature(handler)
             self.has_context = self.signature is not None and wants_context(self.signature)
             self.kind = AsyncHandlerExecutor if is_async(handler) else SyncHandlerExecutor
+            self.named, self.needed = _read_names(self.signature)
         # A plain `execute` is part of the executor's contract; the Protocol shows the async form.
         self.executor: ToolExecutor = self.kind(handler, self.has_context)
 
@@ -111,8 +115,17 @@ class PreparedHandler:
 
         Otherwise a misfit would show only when the tool is called.
         """
-        if self.signature is not None:
+        if self.signature is not None and not self._fits(tool):
             check_signature(self.signature, _name_of_handler(self._handler), tool)
+
+    def _fits(self, tool: Tool) -> bool:
+        """Return True if it takes what `tool` declares; False says nothing."""
+        declared = {each.name: each.required or each.has_default for each in tool.parameters}
+        return (
+            tool.input_schema is None
+            and declared.keys() <= self.named
+            and all(declared.get(name) for name in self.needed)
+        )
 
 
 def signature_key(handler: Any) -> object:
@@ -173,16 +186,30 @@ def check_signature(signature: inspect.Signature, name: str, tool: Tool) -> None
     _check_needs(taken, declared, who)
 
 
+def _read_names(signature: inspect.Signature | None) -> tuple[frozenset[str], frozenset[str]]:
+    """Return what a plain signature takes as keywords, and what of it each call must give."""
+    taken = {} if signature is None else signature.parameters
+    if any(each.kind not in _KEYWORD_KINDS for each in taken.values()):
+        return frozenset(), frozenset((CONTEXT,))
+    named = taken.keys() - {CONTEXT}
+    needed = (name for name in named if _needs_value(taken[name]))
+    return frozenset(named), frozenset(needed)
+
+
+def _needs_value(parameter: inspect.Parameter) -> bool:
+    is_variadic = parameter.kind in (
+        inspect.Parameter.VAR_KEYWORD,
+        inspect.Parameter.VAR_POSITIONAL,
+    )
+    default = parameter.default
+    return not is_variadic and (default is inspect.Parameter.empty or is_field(default))
+
+
 def _check_needs(
     taken: Mapping[str, inspect.Parameter], declared: Mapping[str, Any], who: str
 ) -> None:
     for name, known in taken.items():
-        is_variadic = known.kind in (
-            inspect.Parameter.VAR_KEYWORD,
-            inspect.Parameter.VAR_POSITIONAL,
-        )
-        has_default = known.default is not inspect.Parameter.empty and not is_field(known.default)
-        if is_variadic or has_default or name == CONTEXT:
+        if name == CONTEXT or not _needs_value(known):
             continue
         parameter = declared.get(name)
         if parameter is None:

@@ -275,7 +275,11 @@ def pack(tool: Tool, **changes: Any) -> Tool:
         tool: Its lists and mappings hold only what JSON can say.
         changes: Other fields that the result has otherwise.
     """
-    packed = {field.name: field.pack(tool) for field in _FIELDS}
+    packed = {}
+    for field in _FIELDS:
+        value = field.slot.__get__(tool)
+        if value is not None and value.__class__ is not field.packed_type:
+            packed[field.name] = _pack_value(value)
     return msgspec.structs.replace(tool, **packed, **changes)
 
 
@@ -364,43 +368,41 @@ def _defaults_inside(schema: Any, names: Collection[str], *, is_secret: bool) ->
 class _PackedField:
     """A field of `Tool` that holds its value, or a text that it is read from on demand."""
 
-    __slots__ = ("_packed_type", "_slot", "_unpack", "name")
+    __slots__ = ("_unpack", "name", "packed_type", "slot")
 
     def __init__(self, name: str, packed_type: type, unpack: Callable[[Any], Any]) -> None:
         self.name = name
-        self._slot = getattr_static(Tool, name)
-        self._packed_type = packed_type
+        self.slot = getattr_static(Tool, name)
+        self.packed_type = packed_type
         self._unpack = unpack
         setattr(Tool, name, self)
 
     def __get__(self, tool: Tool | None, owner: type[Tool] | None = None) -> Any:
         if tool is None:
             return self
-        value = self._slot.__get__(tool, owner)
-        return self._unpack(value) if value.__class__ is self._packed_type else value
+        value = self.slot.__get__(tool, owner)
+        return self._unpack(value) if value.__class__ is self.packed_type else value
 
     def __set__(self, tool: Tool, value: object) -> None:
         # Only `force_setattr` comes here: a plain assignment to a frozen value is refused before.
-        self._slot.__set__(tool, value)
+        self.slot.__set__(tool, value)
 
     def packed(self, tool: Tool) -> bytes | None:
         """Return the JSON text that it holds, empty for None; None: it is not packed."""
-        value = self._slot.__get__(tool)
+        value = self.slot.__get__(tool)
         if value is None:
             return b""
         return bytes(value) if value.__class__ is msgspec.Raw else None
 
-    def pack(self, tool: Tool) -> Any:
-        value = self._slot.__get__(tool)
-        if value is None or value.__class__ is self._packed_type:
-            return value
-        if isinstance(value, ToolCategory):
-            return value.value
-        try:
-            return msgspec.Raw(msgspec.json.encode(value)) if value else _EMPTY[value.__class__]
-        except UnicodeEncodeError:
-            # A finding names its file, and a file's name may be no text.
-            return value
+
+def _pack_value(value: Any) -> Any:
+    if isinstance(value, ToolCategory):
+        return value.value
+    try:
+        return msgspec.Raw(msgspec.json.encode(value)) if value else _EMPTY[value.__class__]
+    except UnicodeEncodeError:
+        # A finding names its file, and a file's name may be no text.
+        return value
 
 
 _EMPTY: Final = {list: msgspec.Raw(b"[]"), dict: msgspec.Raw(b"{}")}

@@ -104,7 +104,7 @@ def test_nothing_wrong_is_known_as_right(schema: dict[str, Any]) -> None:
 )
 def test_nothing_wrong_is_known_as_a_right_parameter(spec: dict[str, Any]) -> None:
     """Oracle: the parameter, judged as if it were the first."""
-    if is_known_parameter(spec):
+    if is_known_parameter(spec, Workload()):
         faults: list[Any] = []
         check_value(spec, (), faults, is_sound=True, workload=Workload())
         assert faults == []

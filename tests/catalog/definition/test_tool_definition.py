@@ -111,3 +111,23 @@ def test_limits_that_limit_nothing_change_nothing() -> None:
     tool = load()
     limited = msgspec.structs.replace(tool, result=ResultLimits())
     assert compare_versions(tool, limited).level == "cosmetic"
+
+
+def test_a_parameter_has_the_same_fields_however_it_is_written() -> None:
+    """A definition's words are fields, but for rules beside the type and a default of null."""
+    block = {"type": "string", "validation": {"min_length": 1}, "default": "a", "secret": True}
+    flat = {"type": "string", "min_length": 1, "default": "a", "secret": True}
+    empty = {"type": "any", "default": None}
+    definition = {"name": "t", "description": "A tool."}
+    for listed in ([block], [block, empty], [flat], [flat, empty]):
+        named = [
+            {"name": name, "description": "A.", **each}
+            for name, each in zip("ab", listed, strict=False)
+        ]
+        tool = ToolConfigLoader().from_mapping({**definition, "parameters": named})
+        first = tool.parameters[0]
+        assert first.validation == {"min_length": 1}
+        assert (first.type, first.default, first.has_default, first.secret, first.required) == (
+            *("string", "a", True, True, False),
+        )
+        assert [each.has_default for each in tool.parameters[1:]] == [True] * (len(named) - 1)

@@ -34,9 +34,9 @@ _TEXTS: Final = frozenset({"description", "title", "$comment"})
 _OF_LISTED: Final = frozenset({"name", "description"})
 _LONGEST_KEPT: Final = 1000
 """Bytes of a parameter's schema; longer ones are seldom alike."""
-_OF_THE_WHOLE: Final = re.compile(
-    rb'"(?:pattern|patternProperties|schema|\$ref|\$defs|definitions)":'
-)
+_OF_SCHEMAS: Final = re.compile(rb'"(?:patternProperties|schema|\$ref|\$defs|definitions)":')
+"""What only raw schemas say."""
+_OF_THE_WHOLE: Final = re.compile(rb'"pattern":|' + _OF_SCHEMAS.pattern)
 """What is counted for a whole definition, or leads through it."""
 
 
@@ -70,17 +70,24 @@ def is_known_right(schema: Any) -> bool:
     return schemas <= MAX_SCHEMAS
 
 
-def is_known_parameter(spec: Any) -> bool:
+def is_known_parameter(spec: Any, workload: Workload) -> bool:
     """Return True if a listed parameter's rules have no fault; False says nothing.
 
     Args:
         spec: A parameter, as far as the structure is right.
+        workload: Counts the patterns of those without a fault.
     """
     if spec.__class__ is not dict:
         return False
     rules = {key: value for key, value in spec.items() if key not in _OF_LISTED}
     text = msgspec.json.encode(rules)
-    return len(text) <= _LONGEST_KEPT and _has_no_fault(text)
+    found = _find_no_fault(text) if len(text) <= _LONGEST_KEPT else None
+    return found is not None and workload.take(found)
+
+
+def is_known_output(spec: Any) -> bool:
+    """Return True if `known_output_schema` returns a schema; the cheaper question."""
+    return _find_output_schema(spec) is not None
 
 
 def known_output_schema(spec: Any) -> dict[str, Any] | None:
@@ -89,11 +96,15 @@ def known_output_schema(spec: Any) -> dict[str, Any] | None:
     Args:
         spec: What stands under `output` or `returns`.
     """
+    found = _find_output_schema(spec)
+    return None if found is None else msgspec.json.decode(found, type=dict[str, Any])
+
+
+def _find_output_schema(spec: Any) -> bytes | None:
     if spec.__class__ is not dict or not spec:
         return None
     text = msgspec.json.encode(spec)
-    found = _write_output_schema(text) if len(text) <= _LONGEST_KEPT else None
-    return None if found is None else msgspec.json.decode(found, type=dict[str, Any])
+    return _write_output_schema(text) if len(text) <= _LONGEST_KEPT else None
 
 
 def _strip_texts(schema: Any) -> Any:
@@ -136,19 +147,23 @@ def _count_right(text: bytes) -> int:
 
 
 @lru_cache(maxsize=2048)
-def _has_no_fault(text: bytes) -> bool:
-    if _OF_THE_WHOLE.search(text):
-        return False
+def _find_no_fault(text: bytes) -> Workload | None:
+    """Return the work of rules without a fault; None: they have one, or hold schemas."""
+    if _OF_SCHEMAS.search(text):
+        return None
     faults: list[Fault] = []
-    check_value(msgspec.json.decode(text), (), faults, is_sound=True, workload=Workload())
-    return not faults
+    workload = Workload()
+    check_value(msgspec.json.decode(text), (), faults, is_sound=True, workload=workload)
+    return None if faults else workload
 
 
 @lru_cache(maxsize=2048)
 def _write_output_schema(text: bytes) -> bytes | None:
     spec = msgspec.json.decode(text)
     faults = structure_faults({"name": "any", "description": "Any.", "output": spec})
-    if faults or as_output_spec(spec) is not spec or not _has_no_fault(text):
+    if faults or as_output_spec(spec) is not spec:
+        return None
+    if _OF_THE_WHOLE.search(text) or _find_no_fault(text) is None:
         return None
     schema = output_schema(spec)
     return msgspec.json.encode(schema) if schema else None

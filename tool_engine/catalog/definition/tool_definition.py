@@ -21,7 +21,11 @@ from tool_engine.catalog.definition.concurrency import (
 from tool_engine.catalog.definition.examples import example_faults
 from tool_engine.catalog.definition.fault import Fault
 from tool_engine.catalog.definition.foreign_words import as_output_spec
-from tool_engine.catalog.definition.known_parts import is_known_parameter, known_output_schema
+from tool_engine.catalog.definition.known_parts import (
+    is_known_output,
+    is_known_parameter,
+    known_output_schema,
+)
 from tool_engine.catalog.definition.permission import (
     build_permission,
     label_warnings,
@@ -51,6 +55,7 @@ _RUN_BY: Final = {
 """Entry type -> the keys without which such an entry does nothing."""
 _OUTPUTS: Final = ("output", "returns")
 _OF_SEVERAL_TYPES: Final = frozenset(("type", "validation", "schema", *FLAT_RULES))
+_FIELDS: Final = frozenset(ToolParameter.__struct_fields__) - {"has_default"}
 _CATEGORIES: Final = {category.value: category for category in ToolCategory}
 
 
@@ -62,7 +67,7 @@ def definition_faults(definition: Any, *, is_schema_right: bool = False) -> list
         is_schema_right: Whether the schema under `parameters` is known to be right.
     """
     is_known = isinstance(definition, dict) and all(
-        known_output_schema(definition[key]) for key in _OUTPUTS if key in definition
+        is_known_output(definition[key]) for key in _OUTPUTS if key in definition
     )
     meant = definition if is_known else _with_outputs(definition)
     faults = _list_faults(meant, is_schema_right=is_schema_right, is_output_right=is_known)
@@ -97,7 +102,7 @@ def _list_faults(definition: Any, *, is_schema_right: bool, is_output_right: boo
         for number, parameter in enumerate(parameters):
             place = ("parameters", number)
             is_sound = place not in unsound
-            if not (is_sound and is_known_parameter(parameter)):
+            if not (is_sound and is_known_parameter(parameter, workload)):
                 check_value(parameter, place, faults, is_sound=is_sound, workload=workload)
         _check_names(parameters, faults)
     elif isinstance(parameters, dict) and not is_schema_right:
@@ -140,9 +145,13 @@ def definition_warnings(
         found += _root_checker().root_schema_warnings(parameters)
     found += _entry_warnings(definition)
     found += private_host_warnings(definition.get("entry"))
-    found += hint_warnings(definition)
-    found += permission_warnings(definition.get("permission", {}))
-    return found + label_warnings(definition.get("accepts", ()))
+    if "annotations" in definition:
+        found += hint_warnings(definition)
+    if "permission" in definition:
+        found += permission_warnings(definition["permission"])
+    if "accepts" in definition:
+        found += label_warnings(definition["accepts"])
+    return found
 
 
 def _root_checker() -> ModuleType:
@@ -197,9 +206,7 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
         category=_CATEGORIES[definition.get("category", "custom")],
         tags=definition.get("tags", []),
         parameters=(
-            [_make_parameter(each) for each in parameters]
-            if input_schema is None
-            else parameters_of(input_schema)
+            _make_parameters(parameters) if input_schema is None else parameters_of(input_schema)
         ),
         input_schema=input_schema,
         implementation_config=definition.get("entry", {"type": "custom"}),
@@ -213,6 +220,21 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
     change(tool, "source", source)
     change(tool, "findings", findings)
     return pack(tool)
+
+
+def _make_parameters(listed: list[dict[str, Any]]) -> list[ToolParameter]:
+    is_as_written = all(
+        each.keys() <= _FIELDS
+        and each["type"].__class__ is str
+        and each.get("default", True) is not None
+        for each in listed
+    )
+    # One step of C where the definition's words are the fields.
+    return (
+        msgspec.convert(listed, list[ToolParameter])
+        if is_as_written
+        else [_make_parameter(each) for each in listed]
+    )
 
 
 def _make_parameter(spec: Mapping[str, Any]) -> ToolParameter:

@@ -35,6 +35,14 @@ class Workload:
     def is_bearable(self) -> bool:
         return self.schemas <= MAX_SCHEMAS
 
+    def take(self, other: Workload) -> bool:
+        """Count the patterns that `other` counted; False, and none is counted: too many."""
+        patterns, large = self._patterns + other._patterns, self._large + other._large
+        if patterns > MAX_PATTERNS or large > MAX_LARGE_PATTERNS:
+            return False
+        self._patterns, self._large = patterns, large
+        return True
+
     def schema_fault(self, path: Path) -> Fault | None:
         """Count a raw schema; return a fault for the first excess one."""
         self.schemas += 1
