@@ -21,7 +21,7 @@ from math import log2
 from typing import Any
 
 from tests.benchmarks import report
-from tests.benchmarks.measure import Figures, measure
+from tests.benchmarks.measure import Figures, measure_often, median_of
 from tests.benchmarks.rows import Row
 from tool_engine import ConcurrencyConfig, ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest
@@ -35,7 +35,6 @@ LIMITER = "anyio.CapacityLimiter"
 OWN_PATH = "tool_engine, the engine's own path"
 PUBLIC_PATH = "tool_engine, controller.slot('http')"
 
-TRIES = 3
 ROUNDS = 3
 CROWDS = (1_000, 10_000, 100_000)
 SCANNED = 2_000
@@ -169,14 +168,11 @@ def _has_anyio() -> bool:
 
 async def _uncontended(missing: list[str]) -> bool:
     rows = [*_own_rows(), *_peer_rows()]
-    for attempt in range(TRIES):
-        figures = {figure.row.name: figure for figure in await measure(rows)}
-        base = figures[SEMAPHORE]
-        own = figures[OWN_PATH].ratio(base)
-        public = figures[PUBLIC_PATH].ratio(figures[TWO_SEMAPHORES])
-        if (own <= OWN_PATH_BUDGET and public <= PUBLIC_PATH_BUDGET) or attempt == TRIES - 1:
-            break
-        print(f"(try {attempt + 1}: {own:.2f} and {public:.2f}; measuring again)")
+    runs = await measure_often(rows)
+    own = median_of(runs, OWN_PATH, SEMAPHORE)
+    public = median_of(runs, PUBLIC_PATH, TWO_SEMAPHORES)
+    figures = runs[-1]
+    base = figures[SEMAPHORE]
     by_cost = sorted(figures.values(), key=lambda figure: figure.median)
     report.calls("A free slot, taken and given back", by_cost, base, missing)
     kept = report.budget(f"{OWN_PATH} / {SEMAPHORE}", own, OWN_PATH_BUDGET, "x")

@@ -10,6 +10,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import median
@@ -96,13 +97,13 @@ def write_tools(directory: Path, count: int) -> list[Path]:
 
 
 async def load_times(directory: Path, paths: list[Path], tries: int = 5) -> dict[str, float]:
-    """Seconds for each way to load the folder, and for its parts: the best of a few tries."""
-    best: dict[str, float] = {}
+    """Seconds for each way to load the folder, and for its parts: medians."""
+    times: dict[str, list[float]] = defaultdict(list)
 
     def note(name: str, work: Callable[[], object]) -> None:
         started = time.perf_counter()
         work()
-        _keep_best(best, name, time.perf_counter() - started)
+        times[name].append(time.perf_counter() - started)
 
     safe_loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     texts = [path.read_bytes() for path in paths]
@@ -111,18 +112,18 @@ async def load_times(directory: Path, paths: list[Path], tries: int = 5) -> dict
         note("stat of each file", lambda: [os.stat(name) for name in names])  # noqa: PTH116 - the floor
         note("open, read, close", lambda: [_read(name) for name in names])
         note("SHA-256 of each text", lambda: [hashlib.sha256(text).digest() for text in texts])
-    best[FLOOR] = sum(best.values())
+    times[FLOOR] = [sum(map(median, times.values()))]
     note(
         "yaml.CSafeLoader, nothing checked",
         lambda: [yaml.load(text, safe_loader) for text in texts],  # noqa: S506 - a safe loader
     )
     cache = str(directory.parent / "cache")
-    for _ in range(2):
-        _keep_best(best, COLD, await _load_time(directory, len(paths), None))
+    for _ in range(3):
+        times[COLD].append(await _load_time(directory, len(paths), None))
     await _load_time(directory, len(paths), cache)
     for _ in range(tries):
-        _keep_best(best, WARM, await _load_time(directory, len(paths), cache))
-    return best
+        times[WARM].append(await _load_time(directory, len(paths), cache))
+    return {name: median(each) for name, each in times.items()}
 
 
 async def _load_time(directory: Path, count: int, cache: str | None) -> float:
@@ -147,16 +148,12 @@ def _read(name: str) -> bytes:
     return data
 
 
-def _keep_best(best: dict[str, float], name: str, seconds: float) -> None:
-    best[name] = min(seconds, best.get(name, seconds))
-
-
 def register_times(tries: int = 5) -> dict[str, float]:
-    """Seconds of work to register many tools and to describe them: the least of some tries.
+    """Seconds of work to register many tools and to describe them: medians.
 
     Each tool differs from the others in its name, its texts and its handler.
     """
-    best: dict[str, float] = {}
+    times: dict[str, list[float]] = defaultdict(list)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     text = DEFINITION.replace("The address", "Address {number}").replace(
         "http_request", "h{number}"
@@ -170,14 +167,14 @@ def register_times(tries: int = 5) -> dict[str, float]:
         tools = [(each, _make_handler()) for each in definitions]
         started = time.process_time()
         engine.register_tools(tools)
-        _keep_best(best, REGISTERING, time.process_time() - started)
+        times[REGISTERING].append(time.process_time() - started)
         for format_name in FORMATS:
             for name in (f"described as {format_name}", f"{DESCRIBED_AGAIN} {format_name}"):
                 started = time.process_time()
                 engine.tool_definitions(format_name)
-                _keep_best(best, name, time.process_time() - started)
+                times[name].append(time.process_time() - started)
         gc.collect()
-    return best
+    return {name: median(each) for name, each in times.items()}
 
 
 def _make_handler() -> Callable[..., Awaitable[object]]:

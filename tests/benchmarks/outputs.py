@@ -16,7 +16,7 @@ import msgspec
 
 from tests.benchmarks import report
 from tests.benchmarks.calls import BY_HAND, hand_rows
-from tests.benchmarks.measure import Figures, measure, median_ratio
+from tests.benchmarks.measure import Figures, measure_often, median_of
 from tests.benchmarks.rows import Row
 from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEvent
 
@@ -80,23 +80,29 @@ async def outputs() -> bool:
         values = _make_outputs()
         for name, value in values.items():
             rows = [
-                await _make_row(stack, folder, value, listeners) for listeners in (0, *LISTENERS)
+                await _make_row(stack, folder, value, listeners, f"{listeners} subscribers")
+                for listeners in (0, *LISTENERS)
             ]
             rows.append(_by_hand(value))
-            runs = [await measure(rows, ROUNDS) for _ in range(RUNS)]
+            runs = await measure_often(rows, ROUNDS, runs=RUNS)
             _print_run(f"One call that returns {name}", runs)
             if name in HEARD_BUDGETS:
-                base, beside = (len(rows) - 1, BY_HAND) if name == INTEGER else (0, "none")
-                ratio = median_ratio(runs, 1, base)
-                what = f"{name}, one subscriber / {beside}"
+                base = BY_HAND if name == INTEGER else "0 subscribers"
+                ratio = median_of(runs, "1 subscribers", base)
+                what = f"{name}, one subscriber / {base}"
                 kept &= report.budget(what, ratio, HEARD_BUDGETS[name], "x")
             if name == INTEGER:
-                few, many = (median_ratio(runs, at, 0) - 1 for at in (2, 3))
+                few, many = (
+                    median_of(runs, f"{count} subscribers", "0 subscribers") - 1
+                    for count in LISTENERS[1:]
+                )
                 what = "100 subscribers / ten times 10 subscribers"
                 kept &= report.budget(what, many / few / 10, GROWTH_BUDGET, "x")
-        rows = [await _make_row(stack, folder, values[name], 0) for name in (MOST, OVER, HUGE)]
-        runs = [await measure(rows, ROUNDS) for _ in range(RUNS)]
-    ratio, growth = median_ratio(runs, 1, 0), median_ratio(runs, 2, 1)
+        rows = [
+            await _make_row(stack, folder, values[name], 0, name) for name in (MOST, OVER, HUGE)
+        ]
+        runs = await measure_often(rows, ROUNDS, runs=RUNS)
+    ratio, growth = median_of(runs, OVER, MOST), median_of(runs, HUGE, OVER)
     kept &= report.budget(f"{OVER} / {MOST}", ratio, CUT_BUDGET, "x")
     allowed = SIZES[HUGE] / SIZES[OVER]
     return kept & report.budget(
@@ -111,7 +117,9 @@ def _by_hand(value: Any) -> Row:
     return next(row for row in hand_rows(get) if row.name == BY_HAND)
 
 
-async def _make_row(stack: AsyncExitStack, folder: str, value: Any, listeners: int) -> Row:
+async def _make_row(
+    stack: AsyncExitStack, folder: str, value: Any, listeners: int, name: str
+) -> Row:
     config = ToolEngineConfig(tools_directory=folder, auto_reload=False)
     engine = await stack.enter_async_context(ToolEngine(config))
 
@@ -130,7 +138,7 @@ async def _make_row(stack: AsyncExitStack, folder: str, value: Any, listeners: i
     result = await engine.execute("get", {"a": 1, "b": 2})
     if result.output != {"result": value}:
         raise AssertionError(f"the engine is wrong: {result}")
-    return Row(f"{listeners} subscribers", "record; events where they are heard", batch)
+    return Row(name, "record; events where they are heard", batch)
 
 
 def _make_listener() -> Any:
@@ -140,8 +148,9 @@ def _make_listener() -> Any:
     return listen
 
 
-def _print_run(title: str, runs: list[list[Figures]]) -> None:
-    report.calls(title, runs[-1], runs[-1][0], [])
+def _print_run(title: str, runs: list[dict[str, Figures]]) -> None:
+    figures = [*runs[-1].values()]
+    report.calls(title, figures, figures[0], [])
 
 
 if __name__ == "__main__":

@@ -21,6 +21,10 @@ from tool_engine.testing import run
 _REFUSAL: Final = 0.005
 """Seconds that a refusal takes."""
 _RETRIES: Final = 3
+_SLOWER: Final = {"ramp": 0.4}
+"""Seconds of waiting that are allowed beside the rule: where the page says that it fails."""
+_SMALL: Final = 0.05
+"""Seconds that are no wait to speak of; the service alone takes 0.1."""
 
 
 def always(value: float) -> Callable[[float], float]:
@@ -84,6 +88,11 @@ def run_scenario(
     )
     luck = Random(seed)  # noqa: S311 - no secret
     return run(_Run(scenario, config, luck).play())
+
+
+def longest_wait(scenario: Scenario, stays: Outcome) -> float:
+    """Return the wait that a limit which finds itself may have, beside the best one that stays."""
+    return max(1.5 * stays.wait_p95, stays.wait_p95 + _SLOWER.get(scenario.name, _SMALL))
 
 
 class _Run:

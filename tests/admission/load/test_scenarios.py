@@ -7,15 +7,18 @@ import functools
 import pytest
 
 from tests.admission.load.pictures import PICTURE, run_all
-from tests.admission.load.service import SCENARIOS, Outcome, Scenario, find_best, run_scenario
+from tests.admission.load.service import (
+    SCENARIOS,
+    Outcome,
+    Scenario,
+    find_best,
+    longest_wait,
+    run_scenario,
+)
 from tests.effort import IS_WHOLE
 
 KINDS = ("aimd", "gradient2")
 SEEDS = (1, 2, 3, 4) if IS_WHOLE else (1,)
-SLOWER = {"ramp": 0.4}
-"""Seconds of waiting that are allowed beside the rule below: where the page says that it fails."""
-SMALL = 0.05
-"""Seconds that are no wait to speak of; the service alone takes 0.1."""
 
 
 @functools.cache
@@ -32,8 +35,7 @@ def test_it_is_as_good_as_the_best_limit_that_stays(scenario: Scenario, kind: st
         stays = with_the_best_limit(scenario, seed)
         finds = run_scenario(scenario, adaptive={"kind": kind, "min": 1, "max": 100}, seed=seed)
         assert finds.throughput >= 0.9 * stays.throughput, seed
-        most = max(1.5 * stays.wait_p95, stays.wait_p95 + SLOWER.get(scenario.name, SMALL))
-        assert finds.wait_p95 <= most, (seed, stays.wait_p95)
+        assert finds.wait_p95 <= longest_wait(scenario, stays), (seed, stays.wait_p95)
         assert all(1 <= limit <= 100 for _, limit in finds.limits)
 
 
