@@ -115,9 +115,14 @@ def test_limits_that_limit_nothing_change_nothing() -> None:
 
 def test_a_parameter_has_the_same_fields_however_it_is_written() -> None:
     """A definition's words are fields, but for rules beside the type and a default of null."""
-    block = {"type": "string", "validation": {"min_length": 1}, "default": "a", "secret": True}
-    flat = {"type": "string", "min_length": 1, "default": "a", "secret": True}
-    empty = {"type": "any", "default": None}
+    block: dict[str, Any] = {
+        "type": "string",
+        "validation": {"min_length": 1},
+        "default": "a",
+        "secret": True,
+    }
+    flat: dict[str, Any] = {"type": "string", "min_length": 1, "default": "a", "secret": True}
+    empty: dict[str, Any] = {"type": "any", "default": None}
     definition = {"name": "t", "description": "A tool."}
     for listed in ([block], [block, empty], [flat], [flat, empty]):
         named = [
