@@ -115,10 +115,10 @@ class PreparedHandler:
 
         Otherwise a misfit would show only when the tool is called.
         """
-        if self.signature is not None and not self._fits(tool):
+        if self.signature is not None and not self._is_fit_for(tool):
             check_signature(self.signature, _name_of_handler(self._handler), tool)
 
-    def _fits(self, tool: Tool) -> bool:
+    def _is_fit_for(self, tool: Tool) -> bool:
         """Return True if it takes what `tool` declares; False says nothing."""
         declared = {each.name: each.required or each.has_default for each in tool.parameters}
         return (
