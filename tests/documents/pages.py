@@ -21,11 +21,12 @@ RECORDED = re.compile(r'data: |\{"')
 HIDDEN = re.compile(r"<!--.*?-->", re.DOTALL)
 TYPED = re.compile(r"^```python\n(?!# [\w./-]+\.py\n)(.*?)^```", re.DOTALL | re.MULTILINE)
 """A block of Python that is no file."""
-BLOCK = re.compile(r"^```(?:python|console|bash)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```(?:python|console|bash|yaml)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"pip install [^\n]*?\[([\w,-]+)\]")
 EXTRAS = {
     "sql": re.compile(
-        r"records sqlite:|\"sqlite:///|^\$ tool-engine (?:events|history|sessions|stats|task)\b",
+        r"records sqlite:|\"sqlite:///|^ +sources:$|"
+        r"^\$ tool-engine (?:events|history|sessions|stats|task)\b",
         re.M,
     ),
     "postgres": re.compile(r"records[ =]\"?postgresql:|ClusterConfig\("),
