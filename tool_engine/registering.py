@@ -142,6 +142,11 @@ class RegistersTools:
             self._reloader.judge_again()
 
 
+def _check_nothing(_: Tool) -> list[DefinitionProblem]:
+    # What a function runs has no entry that an executor reads.
+    return []
+
+
 class _Batch:
     """Tools that are to be registered together, read and checked.
 
@@ -155,7 +160,7 @@ class _Batch:
         self._registry = registry
         # By name: what reads definitions is large, and few programs register tools.
         building = import_module("tool_engine.catalog.definition.building")
-        self._read: Callable[[Mapping[str, Any], str], Tool] = building.tool_of_mapping
+        self._read: Callable[..., Tool] = building.tool_of_mapping
         self._prepared: dict[int, PreparedHandler] = {}
         self._alike: dict[object, PreparedHandler] = {}
         self._numbers: dict[str, int] = {}
@@ -173,7 +178,8 @@ class _Batch:
             DefinitionError: The definition or its entry is not right, or the name is taken.
             ConfigurationError: The handler does not fit the parameters.
         """
-        tool = given if isinstance(given, Tool) else self._read(given, source)
+        check = self._registry.check_entry if handler is None else _check_nothing
+        tool = given if isinstance(given, Tool) else self._read(given, source, check)
         if tool.source is not None:
             # What was read from a file and is registered here is no part of the folder.
             self.files.add(tool.source)
@@ -183,11 +189,10 @@ class _Batch:
             cure = "rename or remove one of the two"
             message = f"the tool {tool.name!r} is given twice; {cure}"
             raise DefinitionError(DefinitionProblem(message, source, path="name", cure=cure))
-        if handler is None:
-            if problems := self._registry.check_entry(tool):
-                raise DefinitionError(*problems)
-        else:
+        if handler is not None:
             self._add_handler(tool, handler, source)
+        elif isinstance(given, Tool) and (problems := check(tool)):
+            raise DefinitionError(*problems)
         self.tools[tool.name] = tool
         return tool
 

@@ -12,7 +12,7 @@ from typing import Final
 from tool_engine.calls.call import Call
 from tool_engine.calls.failure import Failure
 from tool_engine.catalog.alias_clashes import clashes_of
-from tool_engine.catalog.approval.approvals import Approvals
+from tool_engine.catalog.approval.approvals import Approvals, read_names
 from tool_engine.catalog.approval.approved_tools import (
     Gate,
     Passed,
@@ -230,8 +230,7 @@ class Reloader:
         async with self._approving:
             present = await self.list_lockable()
             known = None if names is None else await asyncio.to_thread(self._approvals.known)
-            chosen = list(present) if names is None else names
-            chosen = [chosen] if isinstance(chosen, str) else chosen
+            chosen = list(present) if names is None else read_names(names)
             lock = self._approvals.with_approved(known, present, chosen)
             await asyncio.to_thread(lock.write)
             # By name: few engines have tools of sources in their lock.
@@ -242,8 +241,7 @@ class Reloader:
     async def check_lock(self, names: Iterable[str] | None = None) -> list[LockState]:
         """Compare tools and groups with the lock file; see `ToolEngine.check_lock`."""
         self._require_open()
-        names = (names,) if isinstance(names, str) else names
-        chosen = None if names is None else [*names]
+        chosen = None if names is None else [*read_names(names)]
         present = await self.list_lockable(chosen)
         known = await asyncio.to_thread(self._approvals.known)
         return self._approvals.compare(known, present, chosen)

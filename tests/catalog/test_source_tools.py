@@ -124,7 +124,7 @@ def test_only_what_is_another_is_made(change: str) -> None:
     else:
         again[50] = {"name": "t50"}
     second = read_given("own:x", again, check, first)
-    assert made == {"replaced": ["t50"], "added": ["new"]}.get(change, [])
+    assert made == {"added": ["new"], "removed": []}.get(change, ["t50"])
     assert list(second.tools or {}) == [each["name"] for each in again]
     assert len(second.errors) == (change == "bad one")
 

@@ -424,7 +424,7 @@ timeout: .nan
 rate: 1/s
 """
     problems = refusal(text).problems
-    assert sorted(problem.line or 0 for problem in problems) == [1, 1, 2, 4, 5, 5, 5, 6, 7, 8]
+    assert sorted(problem.line or 0 for problem in problems) == [1, 1, 2, 4, 5, 5, 5, 5, 6, 7, 8]
     assert str(problems[-1]).startswith("x.yaml:")
 
 

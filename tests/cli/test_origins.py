@@ -121,3 +121,67 @@ def test_settings_that_are_no_file_are_not_passed_over(
     ended = command("--tools", TOOLS, "list")
     assert ended.code == 2
     assert "tool-engine.toml is no file; put the settings there, or move it away" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("TOOL_ENGINE_RECRODS", "TOOL_ENGINE_RECORDS"),
+        ("TOOL_ENGINE_TOOL", "TOOL_ENGINE_TOOLS"),
+        ("TOOL_ENGINE_MCP", "TOOL_ENGINE_MCP_CONFIG"),
+    ],
+)
+def test_a_variable_of_nearly_the_right_name(
+    command: Command, monkeypatch: pytest.MonkeyPatch, name: str, near: str
+) -> None:
+    """A setting that was meant is never passed over, as in a file of settings."""
+    monkeypatch.setenv(name, "x")
+    ended = command("--tools", TOOLS, "list")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"{name}: no setting is read from this variable; did you mean '{near}'?" in ended.err
+
+
+@pytest.mark.parametrize(("name", "warned"), [("TOOL_ENGINE_DATABASE", 1), ("TOOLS_ENGINE_X", 0)])
+def test_another_variable_is_a_warning(
+    command: Command, monkeypatch: pytest.MonkeyPatch, name: str, warned: int
+) -> None:
+    """It may be the project's own; what the engine sets where a tool's command runs is known."""
+    monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("TOOL_ENGINE_COMMAND", "x")
+    ended = command("--tools", TOOLS, "list")
+    assert ended.code == 0
+    assert ended.err.count("warning: ") == warned
+    assert ended.err.count(f"{name}: no setting is read from this variable") == warned
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        (
+            "tools/echo.yaml",
+            "'tools/echo.yaml' is a file, and the name of a tool belongs here: write 'echo'",
+        ),
+        ("echo.yaml", "'echo.yaml' is no file, and the name of a tool belongs here: write 'echo'"),
+        (
+            "tools",
+            "'tools' is a folder; name a tool of it, as `tool-engine --tools tools list` does",
+        ),
+        (
+            "tools/ecko.yaml",
+            "there is no file 'tools/ecko.yaml', and no tool 'ecko' in tools; did you mean 'echo'?",
+        ),
+        ("more/other.yaml", "write 'other', with --tools more"),
+    ],
+)
+@pytest.mark.parametrize("words_before", [["show"], ["call"], ["test"]])
+def test_a_path_in_place_of_a_name(
+    command: Command, place: Path, words_before: list[str], word: str, words: str
+) -> None:
+    """What to write is said, and works."""
+    for folder, name in (("tools", "echo"), ("more", "other")):
+        (place / folder).mkdir(exist_ok=True)
+        text = f"name: {name}\ndescription: d\nentry: {{type: builtin, handler: echo}}\n"
+        (place / folder / f"{name}.yaml").write_text(text)
+    ended = command(*words_before, word)
+    assert ended.code == 2
+    assert words in ended.err

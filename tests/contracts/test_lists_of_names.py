@@ -19,10 +19,15 @@ TAKERS: dict[str, Callable[[ToolEngine, Any], Any]] = {
     "find_by_any_tag": lambda engine, tags: engine.find_by_any_tag(tags),
     "tool": lambda engine, tags: engine.tool("mine", description="It.", tags=tags)(lambda: None),
 }
+LOCKERS: dict[str, Callable[[ToolEngine, Any], Any]] = {
+    "lock_tools": lambda engine, names: engine.lock_tools(names),
+    "check_lock": lambda engine, names: engine.check_lock(names),
+}
+"""What takes one name as well."""
 
 
 async def given(engine: ToolEngine, taker: str, value: object) -> Any:
-    found = TAKERS[taker](engine, value)
+    found = {**TAKERS, **LOCKERS}[taker](engine, value)
     return await found if hasattr(found, "__await__") else found
 
 
@@ -47,7 +52,7 @@ async def test_a_text_is_no_list(tools: ToolEngineConfig, taker: str) -> None:
         assert await given(engine, taker, [word])
 
 
-@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize("taker", [*TAKERS, *LOCKERS])
 @pytest.mark.parametrize("value", [3, [3], b"echo"])
 async def test_what_holds_no_names(tools: ToolEngineConfig, taker: str, value: object) -> None:
     async with ToolEngine(tools) as engine:

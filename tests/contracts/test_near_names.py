@@ -105,6 +105,13 @@ def _show_broken(name: str) -> None:
         run(["--tools", folder, "--records", "none", "show", name])
 
 
+def _say_variable(name: str) -> None:
+    """What a command says of a variable of the environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(name, "x")
+        run(["list"])
+
+
 def _asked(text: str) -> None:
     """What a conversation at a terminal says."""
     raise LookupError(answer_command(cast("ToolSession", None), text))
@@ -169,7 +176,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ("catalog/definition/permission.py", definition(HEAD + "accepts: ['TOOL:x']\n"), "tool"),
     (
         "catalog/definition/examples.py",
-        definition(HEAD + "tests: [{name: a, params: {}, expect_error: Time-Out}]\n"),
+        definition(HEAD + "tests: [{name: a, params: {}, expect_error: time_out}]\n"),
         "timeout",
     ),
     (
@@ -295,6 +302,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     # The command line.
     ("cli/failures.py", output("show", "Calculator"), "calculator"),
     ("cli/broken.py", of(_show_broken, "Brokn"), "broken"),
+    ("cli/options.py", of(_say_variable, "TOOL_ENGINE_Record"), "TOOL_ENGINE_RECORDS"),
     ("cli/files/new_command.py", output("new", "x", "--kind", "SQL"), "sql_query"),
     ("cli/failures.py", output("list", "--category", "HTTP"), "http"),
     ("cli/failures.py", output("lint", "Calculator"), "calculator"),

@@ -10,7 +10,7 @@ of what the tool is: behind a line for that line, on a line of its own for the w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -21,10 +21,10 @@ from tool_engine.catalog.lint_rules.descriptions import DESCRIPTION_RULES
 from tool_engine.catalog.lint_rules.effects import EFFECT_RULES
 from tool_engine.catalog.lint_rules.parameters import EXAMPLE_RULES, PARAMETER_RULES
 from tool_engine.catalog.lint_rules.rule import WARNING, Flaw, LintRule
-from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.catalog.loader import load_checked
 from tool_engine.catalog.yaml.document import Document, Path, format_path
 from tool_engine.catalog.yaml.strict_yaml import parse_yaml
-from tool_engine.errors import ConfigurationError
+from tool_engine.errors import ConfigurationError, DefinitionProblem
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 from tool_engine.visible import visible
@@ -117,15 +117,24 @@ def lint_tool(tool: Tool, rules: Iterable[LintRule] = LINT_RULES) -> list[LintFi
 
 
 def lint_text(
-    text: str | bytes, source: str, rules: Iterable[LintRule] = LINT_RULES
+    text: str | bytes,
+    source: str,
+    rules: Iterable[LintRule] = LINT_RULES,
+    check: Callable[[Tool], list[DefinitionProblem]] | None = None,
 ) -> list[LintFinding]:
     """Return the flaws of every tool in a text, by line.
+
+    Args:
+        text: One definition, or several.
+        source: What the findings call it.
+        rules: What is looked for.
+        check: Says what an engine would refuse of a tool.
 
     Raises:
         DefinitionError: The text is not a right definition.
     """
     chosen = list(rules)
-    definitions = ToolConfigLoader().load_definitions(text, source)
+    definitions = load_checked(text, source, check)
     documents, _ = parse_yaml(text, source)
     ignored, wrong = _read_comments(text, source)
     findings = wrong if _WRONG_COMMENT in chosen else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -149,6 +149,8 @@ class ToolConfigLoader(KnownArguments):
         check_switch("recursive", recursive)
         self.load_errors = []
         by_name: dict[tuple[str, str], list[Definition]] = {}
+        # By name: the catalog needs no executor but here, and an engine brings its own.
+        check = import_module("tool_engine.executors.executor_registry").ExecutorRegistry().check
         try:
             files = list_definitions(os.fspath(path), recursive=recursive)
         except FolderError as error:
@@ -157,9 +159,7 @@ class ToolConfigLoader(KnownArguments):
         for file in files:
             try:
                 with without_foreign_content(file):
-                    text = read_definition(file).data
-                    found = self.load_definitions(text, file)
-                    _check_entries(found, text)
+                    found = load_checked(read_definition(file).data, file, check)
                 for each in found:
                     by_name.setdefault((kind_of(each), each.name), []).append(each)
             except DefinitionError as error:
@@ -210,18 +210,23 @@ class ToolConfigLoader(KnownArguments):
         return read
 
 
-def _check_entries(definitions: Iterable[Definition], text: bytes) -> None:
-    """Raises `DefinitionError` for what an engine would refuse of these, when it loads them."""
-    # By name: the catalog needs no executor but here, and an engine brings its own.
-    executors = import_module("tool_engine.executors.executor_registry").ExecutorRegistry()
-    problems = [
-        _import_module("placing").place_problem(problem, text, number)
-        for number, each in enumerate(definitions)
-        if isinstance(each, Tool)
-        for problem in executors.check(each)
-    ]
-    if problems:
-        raise DefinitionError(*problems)
+def load_checked(
+    text: str | bytes, source: str, check: Callable[[Tool], list[DefinitionProblem]] | None
+) -> list[Definition]:
+    """Reads every definition of a text, as `ToolConfigLoader.load_definitions` does.
+
+    Args:
+        text: One definition, or several.
+        source: What errors call it.
+        check: Says what an engine would refuse of a tool.
+
+    Raises:
+        DefinitionError: Lists everything that is wrong with all of them, also what `check` says.
+    """
+    read: list[Definition] = _import_module("building").definitions_of_text(
+        text, source, allow_aliases=False, only_one_tool=False, check=check
+    )
+    return read
 
 
 def _keep_tools(definitions: Iterable[Definition]) -> list[Tool]:

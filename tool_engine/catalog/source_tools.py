@@ -153,20 +153,23 @@ class _Reader:
             made = _take_tool(
                 read_listed(item) if isinstance(item, ListedTool) else item, self._place
             )
+            if problems := self._check_placed(made):
+                raise DefinitionError(*problems)
             content = content_of(made)
         else:
             read = self._building.tool_of_mapping if plain is None else self._building.tool_of_plain
-            made = read(item if plain is None else plain, self._place)
+            made = read(item if plain is None else plain, self._place, check=self._check_placed)
             content = made.definition_hash.encode()
         change = msgspec.structs.force_setattr
         change(made, "source", self._place)
         # What is the same in a file or in another source is run by another executor.
         content_hash = hashlib.sha256(self._place.encode() + content).hexdigest()
         change(made, "definition_hash", content_hash)
-        problems = self._check(made)
-        if problems:
-            raise DefinitionError(*problems)
         return made
+
+    def _check_placed(self, tool: Tool) -> list[DefinitionProblem]:
+        msgspec.structs.force_setattr(tool, "source", self._place)
+        return self._check(tool)
 
     def _add_kept(self) -> None:
         """Put what is as it was among what was made, in the order of the source."""

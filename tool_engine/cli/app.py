@@ -23,6 +23,7 @@ from tool_engine.cli.options import (
     PathOption,
     ServersOption,
     check_path_option,
+    check_variables,
     find_origins,
 )
 from tool_engine.cli.settings import Settings
@@ -222,6 +223,7 @@ def _read_options(
         raise CommandError("--recursive and --no-recursive contradict each other; leave one out")
     if directory is not None:
         _enter_folder(ctx, directory)
+    check_variables()
     origins = find_origins(ctx)
     check_path_option(path, origins.get("path", ""))
     ctx.obj = settings = Settings(

@@ -75,7 +75,31 @@ def missing_tool(
         rest = f" (and {len(more)} more; see tool-engine validate {file})" if more else ""
         summary = f"the tool {name!r} could not be loaded: {first}{rest}"
         return CommandError(summary, error_type=NOT_LOADED)
-    return CommandError(
-        f"there is no tool {name!r} in {settings.tools}{suggest_tool(name, known, errors)}",
-        error_type="tool_not_found",
-    )
+    text = _explain_path(settings, name, known)
+    if not text:
+        what, word = ("file", Path(name).stem) if _is_written_as_path(name) else ("tool", name)
+        place = f", and no tool {word!r}" if what == "file" else ""
+        text = f"there is no {what} {name!r}{place} in {settings.tools}"
+        text += suggest_tool(word, known, errors)
+    return CommandError(text, error_type="tool_not_found")
+
+
+def _is_written_as_path(word: str) -> bool:
+    return "/" in word or word.endswith((".yaml", ".yml"))
+
+
+def _explain_path(settings: Settings, word: str, known: Collection[str]) -> str:
+    """Return what to write in place of a path, where a tool's name belongs; empty for a name."""
+    path = Path(word)
+    if path.is_dir() and ("/" in word or word == settings.tools):
+        return f"{word!r} is a folder; name a tool of it, as `tool-engine --tools {word} list` does"
+    if not _is_written_as_path(word):
+        return ""
+    names = names_in(path) if path.is_file() else [path.stem] if path.stem in known else []
+    if not names:
+        return ""
+    what = "is a file" if path.is_file() else "is no file"
+    listed = " or ".join(map(repr, sorted(names)))
+    is_elsewhere = path.is_file() and known and not {*names} & {*known}
+    folder = f", with --tools {path.parent}" if is_elsewhere else ""
+    return f"{word!r} {what}, and the name of a tool belongs here: write {listed}{folder}"

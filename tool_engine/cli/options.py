@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
@@ -11,8 +12,16 @@ import typer
 
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.failures import CommandError, suggest_name
-from tool_engine.cli.settings import LOCK_VARIABLE, OPTIONS, VARIABLES, Settings
+from tool_engine.cli.settings import (
+    LOCK_VARIABLE,
+    OPTIONS,
+    VARIABLE_PREFIX,
+    VARIABLES,
+    Settings,
+)
 from tool_engine.executors.python.project import PROJECT_FOLDER
+from tool_engine.model.checks.nearness import find_nearest
+from tool_engine.visible import visible
 
 EXIT_CODES: Final = (
     "Exit codes: 0 it worked; 1 a call failed, or a definition has findings; "
@@ -85,6 +94,30 @@ def find_origins(ctx: typer.Context) -> dict[str, str]:
     if os.environ.get(LOCK_VARIABLE):
         found["lock"] = LOCK_VARIABLE
     return found
+
+
+def check_variables() -> None:
+    """Report variables that begin as the program's do and say nothing.
+
+    Raises:
+        CommandError: One is nearly the name of one that does.
+    """
+    begun = {name for name in os.environ if name.startswith(VARIABLE_PREFIX)}
+    # A tool's command may run the program; the engine marks what it starts.
+    for name in sorted(begun - {*VARIABLES.values(), f"{VARIABLE_PREFIX}COMMAND"}):
+        known = {known.removeprefix(VARIABLE_PREFIX): known for known in VARIABLES.values()}
+        near = find_nearest(name.removeprefix(VARIABLE_PREFIX), known)
+        if near:
+            raise CommandError(
+                f"{name}: no setting is read from this variable; did you mean {known[near]!r}? "
+                "Else unset it",
+                error_type="configuration_error",
+            )
+        listed = ", ".join(VARIABLES.values())
+        sys.stderr.write(
+            f"warning: {visible(name)}: no setting is read from this variable; the names are "
+            f"{listed}\n"
+        )
 
 
 def check_path_option(path: str | None, origin: str) -> None:

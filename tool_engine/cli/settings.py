@@ -50,6 +50,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "lock": LOCK_VARIABLE,
 }
 """The variables of the environment, by the setting that each says."""
+VARIABLE_PREFIX: Final = "TOOL_ENGINE_"
 OPTIONS: Final[Mapping[str, str]] = {
     **{key: f"--{key}" for key in ("tools", "path", "records", "cluster")},
     "sources": "--source",

@@ -45,6 +45,7 @@ _MEANT_STEPS: Final = {
     **dict.fromkeys(("ls", "tasks", "servers"), "list"),
 }
 """The same for the words behind `task`, `sessions` and `mcp`."""
+_SECRETS: Final = ("api-key", "api_key", "apikey")
 _MOST_LISTED: Final = 16
 """Options that a message lists."""
 _REMOVING: Final = ("prune",)
@@ -95,6 +96,8 @@ def suggest_option(name: str, known: Collection[str]) -> str:
     """Return the option that was meant, or else all of them, where they are few."""
     # Without the dashes, which are alike in all.
     names = {each.lstrip("-"): each for each in known}
+    if any(name.lstrip("-").startswith(word) for word in _SECRETS):
+        return "; set it in the environment, such as OPENAI_API_KEY: others see a command line"
     if near := find_nearest(name.lstrip("-"), names):
         return f"; did you mean {names[near]!r}?"
     listed = [each for each in known if each.startswith("--") and each != "--help"]

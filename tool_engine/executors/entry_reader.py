@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from tool_engine.errors import DefinitionError, DefinitionProblem
-from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.tool import Tool
 
 EntryT = TypeVar("EntryT")
@@ -43,15 +43,18 @@ class EntryReader(ABC, Generic[EntryT]):
     def read(self) -> EntryT | None:
         """Return the entry; None, or any other value, if `problems` were found."""
 
-    def problem(self, path: str, message: str) -> None:
+    def problem(self, path: str, message: str, *, got: str = "", nearest: str = "") -> None:
         file = self.tool.source or f"tool {self.tool.name!r}"
-        self.problems.append(DefinitionProblem(message, file=file, path=path))
+        problem = DefinitionProblem(message, file=file, path=path, got=got, nearest=nearest)
+        self.problems.append(problem)
 
     def keys(self, mapping: Mapping[Any, Any], known: tuple[str, ...], path: str) -> None:
         for key in mapping:
             if key not in known:
-                hint = suggest_near(key, known) or f"; known are {', '.join(known)}"
-                self.problem(f"{path}.{key}", f"unknown key {key!r}{hint}")
+                near = find_nearest(key, known)
+                hint = f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
+                message, got = f"unknown key {key!r}; {hint}", f"the key {key!r}"
+                self.problem(f"{path}.{key}", message, got=got, nearest=near)
 
     def config(self, known: tuple[str, ...]) -> Mapping[str, Any]:
         config = self.any_config()

@@ -82,7 +82,7 @@ REFUSED = [
     ("{key_limit: two}", (6, 26), "key_limit", "expected a whole number"),
     ("{key_limit: true}", (6, 26), "key_limit", "expected a whole number"),
     ("{weight: 3, key_limit: 2}", (6, 37), "key_limit", "less than the weight 3, so that no call"),
-    ("{collision: single-flight}", (6, 26), "collision", "did you mean 'single_flight'"),
+    ("{collision: cancel-in-progress}", (6, 26), "collision", "mean 'cancel_in_progress'"),
     ("{collision: 1}", (6, 26), "collision", "expected one of queue, reject, cancel_in_progress"),
     (
         "{collision: single_flight}",
@@ -145,7 +145,7 @@ def test_all_faults_at_once() -> None:
     [
         ("", "the tool has none"),
         ("parameters: []\n", "the tool has none"),
-        ("parameters: [3, {name: 4}, {name: a}]\n", "the parameters are a"),
+        ("parameters: [{name: a}, {name: b, type: 3}]\n", "the parameters are a, b"),
     ],
 )
 def test_keys_without_parameters(parameters: str, words: str) -> None:

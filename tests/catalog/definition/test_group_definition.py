@@ -90,7 +90,7 @@ def test_beside_tools() -> None:
 
 
 REFUSED = [
-    ("kind: grup\nname: g\ndescription: d\n", "1:7: kind:", "did you mean 'group'?"),
+    ("kind: grup\nname: g\ntags: [a]\n", "1:7: kind:", "did you mean 'group'?"),
     (HEAD, "1:1:", "the group holds nothing; add tools, tags, categories, rules or skills"),
     (f"{HEAD}off: [a]\n", "3:7: off[0]:", "off and does not belong to the group"),
     ("kind: group\ntags: [a]\n", "1:1:", "the key 'name' is missing"),

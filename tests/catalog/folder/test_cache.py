@@ -26,7 +26,7 @@ from tool_engine.catalog.folder.cache_file import read_cache
 from tool_engine.catalog.folder.folder_reading import Catalog
 from tool_engine.catalog.folder.merging import FolderOutcome
 from tool_engine.catalog.kinds import Definition
-from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.catalog.loader import ToolConfigLoader, load_checked
 from tool_engine.errors import DefinitionProblem
 from tool_engine.model.tool import Tool
 from tool_engine.visible import visible
@@ -77,13 +77,13 @@ class Loads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sources: list[str] = []
-        original = ToolConfigLoader.load_definitions
+        original = load_checked
 
-        def counted(loader: ToolConfigLoader, text: bytes, source: str) -> list[Definition]:
+        def counted(text: bytes, source: str, check: Any) -> list[Definition]:
             self.sources.append(source)
-            return original(loader, text, source)
+            return original(text, source, check)
 
-        monkeypatch.setattr(ToolConfigLoader, "load_definitions", counted)
+        monkeypatch.setattr("tool_engine.catalog.folder.cache.load_checked", counted)
 
     def taken(self) -> int:
         count = len(self.sources)
@@ -283,12 +283,13 @@ def test_without_a_key_all_are_checked(folder: Path, directory: Path) -> None:
         judge = Judge(*wrong)
         catalog = Catalog(folder, check=judge.check, cache_directory=str(directory))
         assert [Path(file).stem for file, _ in catalog.look().errors] == wrong
-        assert judge.asked == COUNT
+        # A text with a mistake is read again, for all that is wrong with it.
+        assert judge.asked == COUNT + len(wrong)
 
 
 def test_what_is_not_settled_is_checked_each_time(folder: Path, directory: Path) -> None:
     """R9: a tool that runs somebody's code is asked about at each start, the others are not."""
-    for wrong, asked in (([], COUNT), (["tool_2"], 1), ([], 1)):
+    for wrong, asked in (([], COUNT), (["tool_2"], 2), ([], 1)):
         judge = Judge(*wrong)
         catalog = Catalog(
             folder,

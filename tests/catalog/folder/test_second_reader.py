@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,7 +23,7 @@ from tool_engine.catalog.folder.folder_reading import Catalog
 from tool_engine.catalog.folder.merging import FolderOutcome
 from tool_engine.catalog.folder.second_reader import SecondReader, serve_reader
 from tool_engine.catalog.kinds import Definition
-from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.catalog.loader import ToolConfigLoader, load_checked
 from tool_engine.errors import DefinitionProblem
 from tool_engine.model.tool import Tool
 
@@ -130,13 +131,13 @@ def test_the_same_tools(folder: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     """Issue 4, 5: two processes find what one finds, faults and all, and share the work."""
     expected = plain(folder, monkeypatch)
     read: list[str] = []
-    original = ToolConfigLoader.load_definitions
+    original = load_checked
 
-    def counted(loader: ToolConfigLoader, text: bytes, source: str) -> list[Definition]:
+    def counted(text: bytes, source: str, check: Any) -> list[Definition]:
         read.append(source)
-        return original(loader, text, source)
+        return original(text, source, check)
 
-    monkeypatch.setattr(ToolConfigLoader, "load_definitions", counted)
+    monkeypatch.setattr("tool_engine.catalog.folder.cache.load_checked", counted)
     told_first(monkeypatch, 100)
     assert shown(look(folder)) == shown(expected)
     assert 0 < len(read) <= COUNT - 100

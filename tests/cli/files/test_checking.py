@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine.catalog.definition_files import FileStamp
-from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.catalog.definition_files import FileStamp, read_definition
 from tool_engine.cli.files.checking import Checker, check_files
 from tool_engine.executors.executor_registry import ExecutorRegistry
 
@@ -230,13 +229,13 @@ def test_a_file_of_several_tools_has_all_their_problems(
 def test_what_did_not_change_is_read_once(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A check after a change costs work for one file, and what is gone is forgotten."""
     read: list[str] = []
-    real = ToolConfigLoader.load_file_definitions
+    real = read_definition
 
-    def load(self: ToolConfigLoader, path: Any) -> Any:
+    def load(path: Any) -> Any:
         read.append(Path(path).name)
-        return real(self, path)
+        return real(path)
 
-    monkeypatch.setattr(ToolConfigLoader, "load_file_definitions", load)
+    monkeypatch.setattr("tool_engine.cli.files.checking.read_definition", load)
     for path in tools.iterdir():
         os.utime(path, (1_000_000_000.5, 1_000_000_000.5))
     monkeypatch.setattr(FileStamp, "age", lambda _: 60.0)
@@ -282,10 +281,10 @@ def test_a_link_to_itself(command: Callable[..., Any], tools: Path, words: str) 
 
 
 @pytest.mark.parametrize("text", ["", None])
-def test_a_file_that_changes_while_it_is_checked_has_no_place(
+def test_a_file_that_changes_while_it_is_checked(
     tools: Path, text: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A problem whose text is gone is told without a line, and nothing breaks."""
+    """A problem is said with its line in the text that was read, whatever became of the file."""
     path = tools / "both.yaml"
     path.write_text(SEVERAL, encoding="utf-8")
     real = ExecutorRegistry.check
@@ -293,14 +292,14 @@ def test_a_file_that_changes_while_it_is_checked_has_no_place(
     def check(self: ExecutorRegistry, tool: Any) -> Any:
         found = real(self, tool)
         if found and text is None:
-            path.unlink()
+            path.unlink(missing_ok=True)
         elif found:
             path.write_text("", encoding="utf-8")
         return found
 
     monkeypatch.setattr(ExecutorRegistry, "check", check)
     [checked] = check_files([str(path)])
-    assert [problem.line for problem in checked.problems] == [None]
+    assert [problem.line for problem in checked.problems] == [8]
 
 
 GROUP = """\

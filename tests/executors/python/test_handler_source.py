@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -87,6 +88,46 @@ def test_something_in_an_object(make: Make, write: Write) -> None:
     source_of(module).check("thing.f", make({}, "text"))
     with pytest.raises(SourceError, match="has no function 'thong'; did you mean 'thing'"):
         source_of(module).check("thong.f", make({}, "text"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("f = 5", "is the value 5, and no function; name a function of the module"),
+        ("f: list = [1]", "is a list, and no function"),
+        ("f = {}\nef = f\ndef ff(text): ...", "is a mapping, and no function; did you mean 'ff'?"),
+        ("def f(text): ...\nf = f'{f}'", "is a text, and no function"),
+    ],
+)
+def test_what_is_no_function(text: str, words: str, make: Make, write: Write) -> None:
+    """R9: a value in the handler's place is found before a call, and no line of it is run."""
+    with pytest.raises(SourceError, match=re.escape(words)):
+        source_of(write(BOMB + text)).check("f", make({}, "text"))
+
+
+def test_what_is_loaded_is_known(make: Make) -> None:
+    """R9: of a module without source that is loaded already, it is known what a name is."""
+    with pytest.raises(SourceError, match="sys:path is a list, and no function"):
+        source_of("sys").check("path", make({}, "text"))
+
+
+def test_the_module_that_was_meant(write: Write, tmp_path: Path) -> None:
+    """R9: of the project's modules and of all others, the nearest is named."""
+    write("")
+    inner = tmp_path / "package_near_test"
+    inner.mkdir()
+    (inner / "__init__.py").write_text(BOMB)
+    (inner / "textual.py").write_text(BOMB)
+    for wrong, near in (
+        ("package_naer_test", "package_near_test"),
+        ("package_near_test.textal", "package_near_test.textual"),
+        ("package_naer_test.textual", "package_near_test.textual"),
+        ("statistic", "statistics"),
+    ):
+        with pytest.raises(SourceError) as caught:
+            source_of(wrong)
+        assert str(caught.value).endswith(f"did you mean '{near}'?")
+    assert "package_near_test" not in sys.modules
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_nothing_is_run_where_nothing_may(make: Make, write: Write, tmp_path: Pa
             "f cannot be (read|imported): KeyError: 'f'",
         ),
         ("if False:\n    def f(text): ...", "'f'"),
-        ("f = 5", "must be a function"),
+        ("f = int('5')", "must be a function"),
         ("f = [int][0]", "class|type"),
         ("f = lambda text: (yield)", "is a generator"),
         ("async def g(text): yield\nf = g", "is a generator"),

@@ -30,11 +30,22 @@ from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.loader import kind_of
 from tool_engine.errors import ApprovalConflictError, LockFileError, ToolNotFoundError
+from tool_engine.model.checks.setting_kinds import check_names
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
 _MOST_OTHERS: Final = 1_000
 """Hashes of groups, and of tools that are gone, beyond as many as there are tools."""
+
+
+def read_names(names: Iterable[str] | Mapping[str, str]) -> Collection[str]:
+    """Return the names of what is to be approved, or looked at; one text is one name.
+
+    Raises:
+        ConfigurationError: They are no names.
+    """
+    listed = check_names("names", (names,) if isinstance(names, str) else names, "tool name")
+    return names if isinstance(names, Mapping) else listed
 
 
 class Approvals:

@@ -18,6 +18,8 @@ from tool_engine.catalog.definition.group_definition import (
     is_group,
 )
 from tool_engine.catalog.definition.known_parts import is_known_right
+from tool_engine.catalog.definition.mending import Found, is_of_key, list_mistakes
+from tool_engine.catalog.definition.placing import parse_path
 from tool_engine.catalog.definition.plain_data import plain_definition
 from tool_engine.catalog.definition.server_definition import (
     SERVER,
@@ -45,21 +47,29 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., Any], ...]]] = {
     SERVER: (server_faults, lambda _: [], build_server),
 }
 """What finds the faults of each kind and its warnings, and what builds it."""
+Check = Callable[[Tool], list[DefinitionProblem]]
+"""What an engine would refuse of a tool."""
 
 
-def tool_of_mapping(mapping: Mapping[str, Any], source: str) -> Tool:
+def tool_of_mapping(mapping: Mapping[str, Any], source: str, check: Check | None = None) -> Tool:
     """Build the tool of a mapping that was written in code."""
     faults: list[Fault] = []
-    return tool_of_plain(plain_definition(mapping, faults), source, faults)
+    return tool_of_plain(plain_definition(mapping, faults), source, faults, check=check)
 
 
-def tool_of_plain(definition: Any, source: str, faults: list[Fault] | None = None) -> Tool:
+def tool_of_plain(
+    definition: Any,
+    source: str,
+    faults: list[Fault] | None = None,
+    check: Check | None = None,
+) -> Tool:
     """Build the tool of plain data, which it takes over.
 
     Args:
         definition: As `plain_definition` or `write_plain` returns it.
         source: What errors call it.
         faults: What was found already.
+        check: Says what else is wrong with the tool.
 
     Raises:
         DefinitionError: It is not a right definition.
@@ -70,15 +80,50 @@ def tool_of_plain(definition: Any, source: str, faults: list[Fault] | None = Non
     if not faults and is_server(definition):
         cure = "put it into mcp_servers of the configuration, or remove kind"
         faults = [Fault(("kind",), "this is a server, and a tool was asked for", cure=cure)]
-    is_right = isinstance(definition, dict) and is_known_right(definition.get("parameters"))
-    if not faults:
-        faults = definition_faults(definition, is_schema_right=is_right)
     if faults:
         raise DefinitionError(*_locate_problems(faults, source, None))
-    warnings = definition_warnings(definition, is_schema_right=is_right)
-    return build_tool(
-        definition, None, [str(_locate_problem(fault, source, None)) for fault in warnings]
-    )
+    is_right = isinstance(definition, dict) and is_known_right(definition.get("parameters"))
+    tool, problems = None, []
+    if not definition_faults(definition, is_schema_right=is_right):
+        warnings = definition_warnings(definition, is_schema_right=is_right)
+        found = [str(_locate_problem(fault, source, None)) for fault in warnings]
+        tool = build_tool(definition, None, found)
+        problems = check(tool) if check is not None else []
+    if tool is None or problems:
+        check_built = _check_as_built(check, None, (definition, problems))
+        mistakes = list_mistakes(definition, _find_faults, check_built)
+        raise DefinitionError(*_locate_found(mistakes, source, None))
+    return tool
+
+
+def _find_faults(definition: Any, document: Document | None = None) -> list[Fault]:
+    kind = _kind_of(definition)
+    faults: list[Fault] = _KINDS[kind][0](definition)
+    if kind != _TOOL or document is None:
+        return faults
+    return [*faults, *sent_text_faults(definition, document)]
+
+
+def _check_as_built(
+    check: Check | None, source: str | None, known: tuple[Any, list[DefinitionProblem]]
+) -> Callable[[Any], list[DefinitionProblem]] | None:
+    """Return what checks a definition's tool.
+
+    Args:
+        check: Checks a tool.
+        source: Its file.
+        known: A definition that was checked, and what was found.
+    """
+    if check is None:
+        return None
+
+    def check_built(definition: Any) -> list[DefinitionProblem]:
+        if known[1] and definition == known[0]:
+            return known[1]
+        is_tool = _kind_of(definition) == _TOOL
+        return check(build_tool(definition, source, [])) if is_tool else []
+
+    return check_built
 
 
 def group_of_mapping(mapping: Mapping[str, Any], source: str) -> ToolGroup:
@@ -91,19 +136,25 @@ def group_of_mapping(mapping: Mapping[str, Any], source: str) -> ToolGroup:
     if not faults and not is_group(definition):
         expected, got = GROUP, describe_value(definition["kind"])
         faults = [Fault(("kind",), expected=expected, got=got, cure="or remove the key")]
-    faults = faults or group_faults(definition)
-    if faults:
-        raise DefinitionError(*_locate_problems(faults, source, None))
+    if faults or group_faults(definition):
+        mistakes = faults or list_mistakes(definition, _find_faults)
+        raise DefinitionError(*_locate_found([*mistakes], source, None))
     found = [str(_locate_problem(fault, source, None)) for fault in group_findings(definition)]
     return build_group(definition, None, found)
 
 
 def definitions_of_text(
-    text: str | bytes, source: str, *, allow_aliases: bool, only_one_tool: bool
+    text: str | bytes,
+    source: str,
+    *,
+    allow_aliases: bool,
+    only_one_tool: bool,
+    check: Check | None = None,
 ) -> list[Definition]:
     """Return the definitions in `text`, as `ToolConfigLoader.load_definitions` promises.
 
-    With `only_one_tool`, a second definition is an error, and so is a group or a server.
+    With `only_one_tool`, a second definition is an error, and so is a group or a server. `check`
+    says what else is wrong with a tool.
     """
     # PyYAML takes as long to import as the rest of the catalog, and no mapping needs it.
     strict_yaml = import_module("tool_engine.catalog.yaml.strict_yaml")
@@ -111,20 +162,27 @@ def definitions_of_text(
     may_be_several = not only_one_tool
     if only_one_tool and len(documents) == 1 and _kind_of(documents[0].value) != _TOOL:
         problems = [*problems, _no_tool(documents[0], source)]
-    if not problems and documents and (may_be_several or len(documents) == 1):
-        names: dict[tuple[str, str], int] = {}
-        found: list[DefinitionProblem] = []
-        for document in documents:
-            found += _locate_problems(
-                _document_faults(document, names, documents), source, document
-            )
-            if len(found) >= MAX_PROBLEMS:
-                break
-        if found:
-            raise DefinitionError(*found[:MAX_PROBLEMS])
-        built = [_build_definition(document, source) for document in documents[:-1]]
-        return [*built, _build_definition(documents[-1], source, _cut_findings(text, source))]
-    raise DefinitionError(*_all_problems(documents, problems, source, may_be_several))
+    if problems or not documents or not (may_be_several or len(documents) == 1):
+        found = _all_problems(documents, problems, source, may_be_several, check)
+        raise DefinitionError(*found)
+    names: dict[tuple[str, str], int] = {}
+    built: list[Definition] = []
+    found = []
+    for document in documents:
+        faults = _document_faults(document, names, documents)
+        cut = _cut_findings(text, source) if document is documents[-1] else ()
+        made = None if faults else _build_definition(document, source, cut)
+        refused = check(made) if check is not None and isinstance(made, Tool) else []
+        if made is None or refused:
+            check_built = _check_as_built(check, source, (document.value, refused))
+            found += _document_problems(document, faults, source, check_built)
+        else:
+            built.append(made)
+        if len(found) >= MAX_PROBLEMS:
+            break
+    if found:
+        raise DefinitionError(*found[:MAX_PROBLEMS])
+    return built
 
 
 def _kind_of(definition: Any) -> str:
@@ -141,6 +199,23 @@ def _locate_problems(
     faults: list[Fault], source: str, document: Document | None
 ) -> list[DefinitionProblem]:
     return locate_faults(faults[:MAX_PROBLEMS], source, document)
+
+
+def _locate_found(
+    found: list[Found], source: str, document: Document | None
+) -> list[DefinitionProblem]:
+    """Return what was found as problems, by line."""
+    faults = [each for each in found if isinstance(each, Fault)]
+    problems = _locate_problems(faults, source, document)
+    for each in found[:MAX_PROBLEMS]:
+        if isinstance(each, DefinitionProblem):
+            line, column = each.line, each.column
+            if line is None and document is not None:
+                path = parse_path(each.path)
+                line, column = document.position(path, of_key=is_of_key(each))
+            problems.append(each._replace(line=line, column=column))
+    problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0))
+    return problems[:MAX_PROBLEMS]
 
 
 def _build_definition(document: Document, source: str, findings: Sequence[str] = ()) -> Definition:
@@ -174,14 +249,12 @@ def _cut_findings(text: str | bytes, source: str) -> list[str]:
 def _document_faults(
     document: Document, names: dict[tuple[str, str], int], documents: list[Document]
 ) -> list[Fault]:
-    """Return one definition's faults; note its name in `names`."""
+    """Return the faults of one definition as it stands; note its name in `names`."""
     if document.value is None and len(documents) > 1:
         cure = "remove the line, or write a tool"
         return [Fault((), "there is nothing after this ---", cure=cure)]
     kind = _kind_of(document.value)
-    faults: list[Fault] = _KINDS[kind][0](document.value)
-    if kind == _TOOL:
-        faults = faults + sent_text_faults(document)
+    faults = _find_faults(document.value, document)
     name = document.value.get("name") if isinstance(document.value, dict) else None
     if isinstance(name, str) and len(documents) > 1:
         line, _ = document.position(("name",))
@@ -189,8 +262,35 @@ def _document_faults(
         if first != line:
             what = kind.removeprefix("mcp_")
             message = f"the {what} {name[:80]!r} is already defined on line {first}"
-            faults.append(Fault(("name",), message, cure="rename or remove one"))
+            faults = [*faults, Fault(("name",), message, cure="rename or remove one")]
     return faults
+
+
+def _document_problems(
+    document: Document,
+    faults: list[Fault],
+    source: str,
+    check: Callable[[Any], list[DefinitionProblem]] | None,
+) -> list[DefinitionProblem]:
+    """Return all that is wrong with a definition of which something is.
+
+    Args:
+        document: The definition.
+        faults: Those of it as it stands.
+        source: Its file.
+        check: Says what an engine would refuse of a definition.
+    """
+    found: list[Found] = [*faults]
+    if isinstance(document.value, dict):
+        # Of the text itself, such as a name that another definition of it has, too.
+        of_text = [fault for fault in faults if fault not in _find_faults(document.value, document)]
+        mistakes = list_mistakes(
+            document.value,
+            lambda value: _find_faults(value, document),
+            check,
+        )
+        found = [*mistakes, *of_text]
+    return _locate_found(found, source, document)
 
 
 def _all_problems(
@@ -198,6 +298,7 @@ def _all_problems(
     problems: list[DefinitionProblem],
     source: str,
     may_be_several: bool,
+    check: Check | None,
 ) -> list[DefinitionProblem]:
     if not documents:
         cure = "write a definition, which has name and description"
@@ -212,9 +313,11 @@ def _all_problems(
     places = {(problem.line, problem.column) for problem in problems}
     names: dict[tuple[str, str], int] = {}
     for document in documents:
-        faults = _locate_problems(_document_faults(document, names, documents), source, document)
+        faults = _document_faults(document, names, documents)
+        check_built = _check_as_built(check, source, (None, []))
+        found = _document_problems(document, faults, source, check_built)
         # A value that the YAML reader refused is a stand-in, so nothing can be said about it.
-        problems += [found for found in faults if (found.line, found.column) not in places]
+        problems += [each for each in found if (each.line, each.column) not in places]
         if len(problems) >= MAX_PROBLEMS:
             break
     problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0))
@@ -222,8 +325,8 @@ def _all_problems(
 
 
 # `version: 1.10` in a query is the number 1.1, and the server would get `1.1`.
-def sent_text_faults(document: Document) -> list[Fault]:
-    value: Any = document.value
+def sent_text_faults(definition: Any, document: Document) -> list[Fault]:
+    value = definition
     for part in ("entry", "request"):
         value = value.get(part) if isinstance(value, dict) else None
     if not isinstance(value, dict):

@@ -28,6 +28,10 @@ class Fault(NamedTuple):
     got: str = ""
     nearest: str = ""
     cure: str = ""
+    key: str = ""
+    """The key that an unknown one means, or that is missing here."""
+    rule: Path = ()
+    """Where `definition.schema.json` says what is right here; empty if it does not say it."""
 
     @property
     def sentence(self) -> str:

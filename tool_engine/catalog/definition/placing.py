@@ -8,10 +8,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tool_engine.catalog.yaml.document import Path
 from tool_engine.catalog.yaml.strict_yaml import parse_yaml
 from tool_engine.errors import DefinitionError, DefinitionProblem
 
 _PATH_PART: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+
+
+def parse_path(path: str) -> Path:
+    """Return the keys and positions of a written path."""
+    parts = _PATH_PART.findall(path)
+    return tuple(int(position) if position else key for position, key in parts)
 
 
 def place_problem(problem: DefinitionProblem, text: bytes, number: int) -> DefinitionProblem:
@@ -25,8 +32,5 @@ def place_problem(problem: DefinitionProblem, text: bytes, number: int) -> Defin
     if number >= len(documents):
         # The file has changed meanwhile; its next check finds the problem anew.
         return problem
-    parts = _PATH_PART.findall(problem.path)
-    line, column = documents[number].position(
-        tuple(int(position) if position else key for position, key in parts)
-    )
+    line, column = documents[number].position(parse_path(problem.path))
     return problem._replace(line=line, column=column)

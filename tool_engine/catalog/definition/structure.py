@@ -16,6 +16,7 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
+from tool_engine.catalog.definition.examples import CALL_ERRORS
 from tool_engine.catalog.definition.fault import Fault, describe_value
 from tool_engine.catalog.definition.foreign_words import (
     MISPLACED_SCHEMA,
@@ -91,7 +92,14 @@ def _compile_validator() -> jsonschema_rs.Validator:
 
 
 def _explain_error(error: jsonschema_rs.ValidationError, definition: Any) -> Iterable[Fault]:
-    path: Path = find_error(error, definition)[0]
+    rule = tuple(error.schema_path[:-1])
+    found = _list_faults(find_error(error, definition)[0], error, definition)
+    return [fault if fault.rule else fault._replace(rule=rule) for fault in found]
+
+
+def _list_faults(
+    path: Path, error: jsonschema_rs.ValidationError, definition: Any
+) -> Iterable[Fault]:
     keyword = error.kind.name
     if keyword == "additionalProperties":
         return _unknown_keys(path, error, definition)
@@ -111,14 +119,15 @@ def _explain_error(error: jsonschema_rs.ValidationError, definition: Any) -> Ite
 def _unknown_keys(
     path: Path, error: jsonschema_rs.ValidationError, definition: Any
 ) -> Iterable[Fault]:
-    known = list(_schema_at(error.schema_path[:-1])["properties"])
+    known = list(schema_at(error.schema_path[:-1])["properties"])
     listing = f"the keys here are {', '.join(known)}"
     for key in islice(error.kind.as_dict()["unexpected"], MAX_PROBLEMS):
         if not path and key in SCHEMA_KEYS and isinstance(definition.get(key), dict):
             cure = "rename it to parameters"
             if not is_root_schema(definition[key]):
                 cure += f", and {schema_cure(definition[key])}"
-            yield Fault((key,), f"unknown key {key!r}", at_key=True, cure=cure)
+            message = f"unknown key {key!r}"
+            yield Fault((key,), message, at_key=True, cure=cure, key="parameters")
             continue
         if path and key in SCHEMA_KEYS:
             yield Fault((*path, key), f"unknown key {key!r}", at_key=True, cure=MISPLACED_SCHEMA)
@@ -131,7 +140,8 @@ def _unknown_keys(
             continue
         if not near and not path and key in definition_schema()["$defs"]["group"]["properties"]:
             cure = "add kind: group if this is a group of tools, or remove it"
-            yield Fault((key,), f"{key} is a key of groups", at_key=True, cure=cure)
+            message = f"{key} is a key of groups"
+            yield Fault((key,), message, at_key=True, cure=cure, key="kind")
             continue
         yield Fault(
             (*path, key),
@@ -141,19 +151,22 @@ def _unknown_keys(
             got=f"the key {key[:80]!r}",
             nearest=near,
             cure="" if near else listing,
+            key=near,
         )
 
 
 def _missing_key(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     name = error.kind.as_dict()["property"]
-    about = _schema_at(error.schema_path[:-1])["properties"][name].get("description", "")
+    rule: Path = (*error.schema_path[:-1], "properties", name)
+    about = schema_at(rule).get("description", "")
     cure = f"add it{': ' + about if about else ''}"
-    return Fault(path, f"the key {name!r} is missing", expected=f"the key {name!r}", cure=cure)
+    expected = f"the key {name!r}"
+    return Fault(path, f"{expected} is missing", expected=expected, cure=cure, key=name, rule=rule)
 
 
 def _wrong_name(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     name = error.kind.as_dict()["error"].instance
-    cure = _as_cure(_schema_at(error.schema_path[:-1]).get("description", "Change it."))
+    cure = _as_cure(schema_at(error.schema_path[:-1]).get("description", "Change it."))
     return Fault((*path, name), f"the name {name[:80]!r} is not allowed", at_key=True, cure=cure)
 
 
@@ -181,7 +194,7 @@ def _wrong_type(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
 
 def _form_cure(error: jsonschema_rs.ValidationError, value: Any) -> str:
     """Return the required form, if even a quoted number lacks it."""
-    rule = _schema_at(error.schema_path[:-1])
+    rule = schema_at(error.schema_path[:-1])
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or re.search(rule.get("pattern", ""), str(value)):
         return ""
@@ -243,11 +256,14 @@ def _meant_word(value: str, options: list[str], path: Path) -> str:
 
 
 def _wrong_form(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
-    rule = _schema_at(error.schema_path[:-1])
+    rule = schema_at(error.schema_path[:-1])
     if rule["pattern"] == r"\S":
         return _empty_fault(path, error)
     got = describe_value(error.instance)
-    return Fault(path, f"{got} is not allowed", got=got, cure=_as_cure(rule["description"]))
+    is_error = path[-1] in ("expect_error", "error_type")
+    near = find_nearest(error.instance, CALL_ERRORS) if is_error else ""
+    cure = "" if near else _as_cure(rule["description"])
+    return Fault(path, f"{got} is not allowed", got=got, nearest=near, cure=cure)
 
 
 def _as_cure(description: str) -> str:
@@ -290,7 +306,7 @@ _EXPLAINED: Final[Mapping[str, Callable[[Path, jsonschema_rs.ValidationError], F
 }
 
 
-def _schema_at(path: Iterable[str | int]) -> Any:
+def schema_at(path: Iterable[str | int]) -> Any:
     schema: Any = definition_schema()
     for part in path:
         schema = schema[part]

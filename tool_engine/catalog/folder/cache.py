@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -26,8 +25,8 @@ from tool_engine.catalog.folder.cache_file import (
 )
 from tool_engine.catalog.folder.second_reader import MIN_UNREAD, SecondReader
 from tool_engine.catalog.kinds import Definition
-from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.catalog.loader import load_checked
+from tool_engine.errors import DefinitionProblem
 from tool_engine.model.tool import Tool
 
 AUTO: Final = "auto"
@@ -93,7 +92,6 @@ class CachedLoader:
         self._check = check
         self._check_key = check_key
         self._is_settled = is_settled
-        self._loader = ToolConfigLoader()
         self._is_open = False
         self._known: dict[bytes, bytes] = {}
         self._told: dict[bytes, bytes] = {}
@@ -130,22 +128,24 @@ class CachedLoader:
         The few texts that define more than tools are read each time.
         """
         if not self._is_open:
-            return self._check_definitions(self._loader.load_definitions(text, source), text)
+            return load_checked(text, source, self._check)
         key = hashlib.sha256(text).digest()
         entry = self._known.get(key)
         if entry is not None and (tools := tools_of(entry, source)) is not None:
-            self._check_definitions(tools, text, is_new=False)
+            doubtful = [tool for tool in tools if not self._is_known(tool)]
         else:
             self._known.pop(key, None)
             entry = self._told.pop(key, None)
             found = None if entry is None else tools_of(entry, source)
-            read = self._check_definitions(
-                found or self._loader.load_definitions(text, source), text
-            )
+            doubtful = found or []
+            read = found or load_checked(text, source, self._check)
             tools = [each for each in read if isinstance(each, Tool)]
             if len(tools) < len(read):
                 return read
             entry = entry or entry_of(tools, source)
+        if self._check is not None and any(map(self._check, doubtful)):
+            # Read again for the lines, which only a file with a mistake pays for.
+            return load_checked(text, source, self._check)
         self._seen[key] = entry
         return tools
 
@@ -153,21 +153,3 @@ class CachedLoader:
         if self._check_key is None:
             return self._check is None
         return self._is_settled is None or self._is_settled(tool)
-
-    def _check_definitions(
-        self, read: Sequence[Definition], text: bytes, *, is_new: bool = True
-    ) -> Sequence[Definition]:
-        if self._check is not None:
-            problems = [
-                (problem, number)
-                for number, tool in enumerate(read)
-                if isinstance(tool, Tool) and (is_new or not self._is_known(tool))
-                for problem in self._check(tool)
-            ]
-            if problems:
-                # Read again for the lines, which only a file with a mistake pays for.
-                placing = import_module("tool_engine.catalog.definition.placing")
-                raise DefinitionError(
-                    *(placing.place_problem(each, text, at) for each, at in problems)
-                )
-        return read

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from tool_engine.catalog.definition.fault import Fault, describe_value, locate_faults
+from tool_engine.catalog.definition.mending import list_mistakes
 from tool_engine.catalog.definition.plain_data import plain_definition
 from tool_engine.catalog.definition.server_definition import (
     SERVER,
@@ -229,7 +230,8 @@ def read_entry(name: str, entry: Any, folder: str) -> Entry:
     _fill_places(definition, folder)
     read = Entry(definition, faults, [*_list_findings(entry)], places)
     # A key that is wrong may be the one that is missing.
-    found = [each for each in server_faults(definition) if each.path or not faults]
+    mistakes = list_mistakes(definition, server_faults)
+    found = [each for each in mistakes if isinstance(each, Fault) and (each.path or not faults)]
     faults += [each._replace(path=read.find_place(each.path)) for each in found]
     return read._replace(faults=faults)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import uuid
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings
 from tool_engine.engine import ToolEngine
-from tool_engine.errors import SessionError
+from tool_engine.errors import ConfigurationError, SessionError
 from tool_engine.interfaces import Approver, ChatModel
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.model.tool import Tool
@@ -80,7 +81,13 @@ def _make_model(options: ChatOptions) -> ChatModel:
     known = {"protocol": options.protocol, "base_url": options.base_url}
     given = {name: value for name, value in known.items() if value is not None}
     named = f"recorded:{options.script}" if options.script is not None else options.model
-    return chat_model(named or "", **given)
+    try:
+        return chat_model(named or "", **given)
+    except ConfigurationError as error:
+        # It says what a program writes; a key on a command line would be seen by others.
+        words = str(error).replace("pass api_key=..., set", "set")
+        words = re.sub(r"(?<!-)base_url(=\.\.\.)?", "--base-url", words)
+        raise CommandError(words, error_type=error.error_type) from error
 
 
 def _make_loop(

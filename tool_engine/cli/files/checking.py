@@ -19,11 +19,17 @@ from tool_engine.catalog.definition_files import (
     list_definitions,
     read_definition,
     stamp_of,
+    without_foreign_content,
 )
 from tool_engine.catalog.group_links import link_faults
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.kinds import Definition, ServerDefinition
-from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error, kind_of
+from tool_engine.catalog.loader import (
+    ToolConfigLoader,
+    duplicate_error,
+    kind_of,
+    load_checked,
+)
 from tool_engine.catalog.yaml.document import format_path
 from tool_engine.cli.console import make_console, plain
 from tool_engine.cli.failures import missing_file
@@ -123,7 +129,7 @@ class Checker:
             else:
                 # A file read this very moment may change again under the same stamp.
                 kept = stamp if _is_settled(stamp) else None
-                known = kept, _check_file(file, self._loader, self._executors)
+                known = kept, _check_file(file, self._executors)
                 self._known[file] = known
         if known is None:
             return None
@@ -227,24 +233,34 @@ def _is_settled(stamp: FileStamp | None) -> bool:
     return abs(stamp.age()) > SETTLE_TIME and not stamp.may_hide_a_change()
 
 
-def _check_file(file: str, loader: ToolConfigLoader, executors: ExecutorRegistry) -> Checked:
+def _check_file(file: str, executors: ExecutorRegistry) -> Checked:
+    data = b""
     try:
-        definitions = loader.load_file_definitions(file)
+        with without_foreign_content(file):
+            data = read_definition(file).data
+            definitions = load_checked(data, file, lambda tool: check_tool(tool, executors))
     except DefinitionError as error:
-        return Checked(file, problems=list(error.problems))
+        checked = Checked(file, problems=list(error.problems))
+        # What only an executor refuses still has a name, which no other tool may have.
+        with contextlib.suppress(DefinitionError):
+            checked.definitions = load_checked(data, file, None)
+        return checked
     checked = Checked(file, definitions)
-    for number, each in enumerate(definitions):
+    for each in definitions:
         checked.warnings += each.findings
-        if isinstance(each, Tool):
-            found = executors.check(each)
-            missing = _missing_executor(each, executors)
-            # Built-in handlers are known; others may be registered in code.
-            if missing and each.implementation_config.get("type") == "builtin":
-                found = [*found, missing]
-            elif missing:
-                checked.warnings.append(str(missing))
-            checked.problems += [_locate_problem(problem, number) for problem in found]
+        if isinstance(each, Tool) and (missing := _missing_executor(each, executors)):
+            checked.warnings.append(str(missing))
     return checked
+
+
+def check_tool(tool: Tool, executors: ExecutorRegistry) -> list[DefinitionProblem]:
+    """Return what is wrong with a tool's entry."""
+    problems = executors.check(tool)
+    # Built-in handlers are known; others may be registered in code.
+    if tool.implementation_config.get("type") != "builtin":
+        return problems
+    missing = _missing_executor(tool, executors)
+    return [*problems, missing] if missing else problems
 
 
 def _locate_problem(problem: DefinitionProblem, number: int) -> DefinitionProblem:
@@ -277,7 +293,7 @@ def _missing_executor(tool: Tool, executors: ExecutorRegistry) -> DefinitionProb
     near = executors.nearest(tool.handler)
     hint = f"did you mean {near!r}?" if near else "register it with engine.register_executor"
     message = f"nothing installed runs {tool.handler!r}; {hint}"
-    return DefinitionProblem(message, file=tool.source or "", path="entry.handler")
+    return DefinitionProblem(message, file=tool.source or "", path="entry.handler", nearest=near)
 
 
 def _check_duplicates(checked: list[Checked]) -> None:

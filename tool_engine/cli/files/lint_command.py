@@ -19,6 +19,7 @@ from tool_engine.catalog.lint_rules.rule import ERROR, LintRule
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
+from tool_engine.cli.files.checking import check_tool
 from tool_engine.cli.files.report_formats import (
     FORMATS,
     FORMATS_HELP,
@@ -32,6 +33,8 @@ from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, sett
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.executors.executor_registry import ExecutorRegistry
+from tool_engine.model.tool import Tool
 
 _DOES_NOT_LOAD: Final = "L000"
 """The code of what keeps a file from loading; nothing switches it off."""
@@ -104,8 +107,11 @@ def lint_files(settings: Settings, targets: Sequence[str], options: LintOptions)
     `targets` are files, folders and names of tools; none means the whole folder.
     """
     files = _find_targets(settings, targets, options.format)
+    executors = ExecutorRegistry()
     findings = [
-        finding for file, tool in files.items() for finding in _lint_file(file, tool, options.rules)
+        finding
+        for file, tool in files.items()
+        for finding in _lint_file(file, tool, options.rules, executors)
     ]
     if options.format in REPORTS:
         rules = [Rule(_DOES_NOT_LOAD, "The file cannot be loaded")]
@@ -147,10 +153,15 @@ def _find_targets(settings: Settings, words: Sequence[str], form: str) -> dict[s
     return dict(found.values())
 
 
-def _lint_file(file: str, tool: str | None, rules: Sequence[LintRule]) -> list[LintFinding]:
+def _lint_file(
+    file: str, tool: str | None, rules: Sequence[LintRule], executors: ExecutorRegistry
+) -> list[LintFinding]:
+    def check(each: Tool) -> list[DefinitionProblem]:
+        return check_tool(each, executors)
+
     try:
         with without_foreign_content(file):
-            findings = lint_text(read_definition(file).data, file, rules)
+            findings = lint_text(read_definition(file).data, file, rules, check)
     except DefinitionError as error:
         return [_load_finding(problem) for problem in error.problems]
     return [each for each in findings if tool is None or each.tool in (tool, "")]

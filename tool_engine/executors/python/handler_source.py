@@ -8,6 +8,7 @@ result, is found when the module is imported.
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import inspect
 import os
@@ -27,7 +28,15 @@ from tool_engine.trusted import Kind, TrustedPath, is_below
 
 _TRIES: Final = 3
 _MOST_BYTES: Final = 4 * 1024 * 1024
+_NO_MODULE: Final = "; install the package, or add the folder that it is in to PYTHONPATH"
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+_PLAIN: Final[dict[Any, str]] = {
+    (ast.List, ast.ListComp): "a list",
+    (ast.Dict, ast.DictComp): "a mapping",
+    (ast.Set, ast.SetComp): "a set",
+    ast.Tuple: "a tuple",
+    ast.JoinedStr: "a text",
+}
 
 
 class SourceError(ValueError):
@@ -42,18 +51,23 @@ class ModuleSource:
         self._tree = tree
 
     def check(self, name: str, tool: Tool) -> None:
-        if self._tree is None:
-            return
         first = name.partition(".")[0]
-        bound = dict(_bound_names(self._tree.body))
-        if first not in bound:
+        bound = {} if self._tree is None else dict(_bound_names(self._tree.body))
+        if self._tree is not None and first not in bound:
             if not bound.keys() & {"*", "__getattr__"}:
                 hint = suggest_near(first, bound) or "; define it there, or correct entry.handler"
                 raise SourceError(f"the module {self._module} has no function {first!r}{hint}")
             return
         if first != name:
             return
-        node = bound[first]
+        node = bound.get(first)
+        what = _describe_plain(node) if node is not None else self._describe_loaded(first)
+        if what:
+            functions = [each for each, held in bound.items() if isinstance(held, _Function)]
+            raise SourceError(
+                f"{self._module}:{name} is {what}, and no function"
+                f"{suggest_near(first, functions) or '; name a function of the module'}"
+            )
         if isinstance(node, ast.ClassDef):
             raise SourceError(
                 f"{self._module}:{name} is a class; name a function, or a method of an object: "
@@ -64,6 +78,11 @@ class ModuleSource:
                 check_signature(_read_signature(node), name, tool)
             except ConfigurationError as error:
                 raise SourceError(str(error)) from None
+
+    def _describe_loaded(self, name: str) -> str:
+        """Return what a name of a module that is loaded already is; empty if it may be called."""
+        loaded = vars(sys.modules.get(self._module, builtins)).get(name)
+        return "" if loaded is None or callable(loaded) else f"a {type(loaded).__name__}"
 
 
 def source_of(module: str) -> ModuleSource:
@@ -95,8 +114,7 @@ def source_text(module: str) -> bytes | None:
         spec = _find_spec(module)
     if spec is None:
         raise SourceError(
-            f"there is no module {module!r} on Python's path; install the package, or add the "
-            "folder that it is in to PYTHONPATH"
+            f"there is no module {module!r} on Python's path{_suggest_module(module) or _NO_MODULE}"
         )
     if not spec.has_location or not (spec.origin or "").endswith(".py"):
         return None
@@ -168,6 +186,30 @@ def _known_spec(name: str, path: Any) -> ModuleSpec | None:
     return None
 
 
+def _suggest_module(module: str) -> str:
+    """Return the module that was meant, of the project before all others."""
+    package, _, name = module.rpartition(".")
+    holder = _find_spec(package) if package else None
+    if package and holder is None:
+        near = _suggest_module(package)
+        return near.replace("'?", f".{name}'?")
+    project = PROJECT_FOLDER.get() or str(Path.cwd())
+    own = [project] if holder is None else [*(holder.submodule_search_locations or ())]
+    for folders in (own, sys.path if holder is None else ()):
+        # By name: only who misspells a module needs it.
+        found = importlib.import_module("pkgutil").iter_modules([*folders])
+        if near := suggest_near(name, [each.name for each in found]):
+            return near.replace("'", f"'{package}.", 1) if package else near
+    return ""
+
+
+def _describe_plain(node: ast.AST) -> str:
+    """Return what a literal is; empty for what may be a function."""
+    if isinstance(node, ast.Constant):
+        return f"the value {node.value!r}"[:80]
+    return next((word for kind, word in _PLAIN.items() if isinstance(node, kind)), "")
+
+
 def _bound_names(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST | None]]:
     for statement in body:
         if isinstance(statement, ast.ClassDef | _Function):
@@ -180,6 +222,11 @@ def _bound_names(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST | None]]:
                 yield node.id, None
             elif isinstance(node, ast.ClassDef | _Function):
                 yield node.name, None
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            one = [statement.target] if isinstance(statement, ast.AnnAssign) else []
+            for target in one or getattr(statement, "targets", []):
+                if isinstance(target, ast.Name):
+                    yield target.id, statement.value
 
 
 def _read_signature(node: _Function) -> inspect.Signature:

@@ -160,9 +160,10 @@ class _Checker(_Reader):
 
     def read(self) -> PythonEntry | None:
         entry = super().read()
-        if entry is not None:
+        module, _, name = self.tool.handler.partition(":")
+        if _is_dotted(module) and _is_dotted(name):
             try:
-                source_of(entry.module).check(entry.name, self.tool)
+                source_of(module).check(name, self.tool)
             except SourceError as error:
                 self.problem("entry.handler", str(error))
         return entry
