@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -84,14 +85,15 @@ def tool_of_plain(
         raise DefinitionError(*_locate_problems(faults, source, None))
     is_right = isinstance(definition, dict) and is_known_right(definition.get("parameters"))
     tool, problems = None, []
-    if not definition_faults(definition, is_schema_right=is_right):
+    faults = definition_faults(definition, is_schema_right=is_right)
+    if not faults:
         warnings = definition_warnings(definition, is_schema_right=is_right)
         found = [str(_locate_problem(fault, source, None)) for fault in warnings]
         tool = build_tool(definition, None, found)
         problems = check(tool) if check is not None else []
     if tool is None or problems:
         check_built = _check_as_built(check, None, (definition, problems))
-        mistakes = list_mistakes(definition, _find_faults, check_built)
+        mistakes = list_mistakes(definition, faults, _find_faults, check_built)
         raise DefinitionError(*_locate_found(mistakes, source, None))
     return tool
 
@@ -136,8 +138,8 @@ def group_of_mapping(mapping: Mapping[str, Any], source: str) -> ToolGroup:
     if not faults and not is_group(definition):
         expected, got = GROUP, describe_value(definition["kind"])
         faults = [Fault(("kind",), expected=expected, got=got, cure="or remove the key")]
-    if faults or group_faults(definition):
-        mistakes = faults or list_mistakes(definition, _find_faults)
+    if faults or (wrong := group_faults(definition)):
+        mistakes = faults or list_mistakes(definition, wrong, _find_faults)
         raise DefinitionError(*_locate_found([*mistakes], source, None))
     found = [str(_locate_problem(fault, source, None)) for fault in group_findings(definition)]
     return build_group(definition, None, found)
@@ -169,15 +171,18 @@ def definitions_of_text(
     built: list[Definition] = []
     found = []
     for document in documents:
-        faults = _document_faults(document, names, documents)
+        faults = _document_faults(document, documents)
+        of_name = _name_faults(document, names, documents)
         cut = _cut_findings(text, source) if document is documents[-1] else ()
         made = None if faults else _build_definition(document, source, cut)
         refused = check(made) if check is not None and isinstance(made, Tool) else []
+        mistakes: list[Found] = [*of_name]
         if made is None or refused:
             check_built = _check_as_built(check, source, (document.value, refused))
-            found += _document_problems(document, faults, source, check_built)
+            mistakes += _list_mistakes(document, faults, check_built)
         else:
             built.append(made)
+        found += _locate_found(mistakes, source, document)
         if len(found) >= MAX_PROBLEMS:
             break
     if found:
@@ -246,51 +251,38 @@ def _cut_findings(text: str | bytes, source: str) -> list[str]:
     return [str(DefinitionProblem(f"{message}; {cure}", source, line, column, cure=cure))]
 
 
-def _document_faults(
-    document: Document, names: dict[tuple[str, str], int], documents: list[Document]
-) -> list[Fault]:
-    """Return the faults of one definition as it stands; note its name in `names`."""
+def _document_faults(document: Document, documents: list[Document]) -> list[Fault]:
+    """Return the faults of one definition as it stands."""
     if document.value is None and len(documents) > 1:
         cure = "remove the line, or write a tool"
         return [Fault((), "there is nothing after this ---", cure=cure)]
+    return _find_faults(document.value, document)
+
+
+def _name_faults(
+    document: Document, names: dict[tuple[str, str], int], documents: list[Document]
+) -> list[Fault]:
+    """Return the fault of a name that stands twice in a text; note it in `names`."""
     kind = _kind_of(document.value)
-    faults = _find_faults(document.value, document)
     name = document.value.get("name") if isinstance(document.value, dict) else None
-    if isinstance(name, str) and len(documents) > 1:
-        line, _ = document.position(("name",))
-        first = names.setdefault((kind, name), line)
-        if first != line:
-            what = kind.removeprefix("mcp_")
-            message = f"the {what} {name[:80]!r} is already defined on line {first}"
-            faults = [*faults, Fault(("name",), message, cure="rename or remove one")]
-    return faults
+    if not isinstance(name, str) or len(documents) == 1:
+        return []
+    line, _ = document.position(("name",))
+    first = names.setdefault((kind, name), line)
+    message = f"the {kind.removeprefix('mcp_')} {name[:80]!r} is already defined on line {first}"
+    return [Fault(("name",), message, cure="rename or remove one")] if first != line else []
 
 
-def _document_problems(
+def _list_mistakes(
     document: Document,
     faults: list[Fault],
-    source: str,
     check: Callable[[Any], list[DefinitionProblem]] | None,
-) -> list[DefinitionProblem]:
-    """Return all that is wrong with a definition of which something is.
-
-    Args:
-        document: The definition.
-        faults: Those of it as it stands.
-        source: Its file.
-        check: Says what an engine would refuse of a definition.
-    """
-    found: list[Found] = [*faults]
-    if isinstance(document.value, dict):
-        # Of the text itself, such as a name that another definition of it has, too.
-        of_text = [fault for fault in faults if fault not in _find_faults(document.value, document)]
-        mistakes = list_mistakes(
-            document.value,
-            lambda value: _find_faults(value, document),
-            check,
-        )
-        found = [*mistakes, *of_text]
-    return _locate_found(found, source, document)
+) -> list[Found]:
+    """Return all that is wrong with a definition of which `faults` are known."""
+    if not isinstance(document.value, dict):
+        return [*faults]
+    find = partial(_find_faults, document=document)
+    return list_mistakes(document.value, faults, find, check)
 
 
 def _all_problems(
@@ -313,9 +305,10 @@ def _all_problems(
     places = {(problem.line, problem.column) for problem in problems}
     names: dict[tuple[str, str], int] = {}
     for document in documents:
-        faults = _document_faults(document, names, documents)
         check_built = _check_as_built(check, source, (None, []))
-        found = _document_problems(document, faults, source, check_built)
+        mistakes: list[Found] = [*_name_faults(document, names, documents)]
+        mistakes += _list_mistakes(document, _document_faults(document, documents), check_built)
+        found = _locate_found(mistakes, source, document)
         # A value that the YAML reader refused is a stand-in, so nothing can be said about it.
         problems += [each for each in found if (each.line, each.column) not in places]
         if len(problems) >= MAX_PROBLEMS:

@@ -39,6 +39,7 @@ _NEAR: Final = re.compile(r"did you mean '([^']*)'\?")
 
 def list_mistakes(
     definition: Any,
+    faults: list[Fault],
     find_faults: Callable[[Any], list[Fault]],
     check: Callable[[Any], list[DefinitionProblem]] | None = None,
 ) -> list[Found]:
@@ -46,10 +47,10 @@ def list_mistakes(
 
     Args:
         definition: Plain data.
-        find_faults: Returns what is wrong with it as it stands.
+        faults: What is wrong with it as it stands.
+        find_faults: Returns that of a definition.
         check: Returns what an engine would refuse of a definition without such faults.
     """
-    faults = find_faults(definition)
     if not faults and check is None:
         return []
     if len(msgspec.json.encode(definition)) > _LARGEST:
@@ -58,7 +59,7 @@ def list_mistakes(
     way, ways = 0, 1
     while way < ways:
         copy = _MendedCopy(definition, way, find_faults)
-        copy.look(check)
+        copy.look(faults, check)
         seen = copy.found
         found = seen if found is None else {each: None for each in found if each in seen}
         way, ways = way + 1, min(copy.ways, _MOST_WAYS)
@@ -88,16 +89,20 @@ class _MendedCopy:
         self._knows_names = True
         """False when a parameter may have any name."""
 
-    def look(self, check: Callable[[Any], list[DefinitionProblem]] | None) -> None:
-        faults: list[Fault] = []
+    def look(
+        self, faults: list[Fault], check: Callable[[Any], list[DefinitionProblem]] | None
+    ) -> None:
+        """Note what is wrong, of which `faults` is known."""
         for _ in range(_MOST_ROUNDS):
-            faults = self._find_faults(self._value)
             next_ones = [*_choose_first(faults)]
             for fault in next_ones:
                 self._note_fault(fault)
                 self._mend_form(fault)
-            if not next_ones or len(self.found) >= MAX_PROBLEMS:
+            if len(self.found) >= MAX_PROBLEMS:
+                return
+            if not next_ones:
                 break
+            faults = self._find_faults(self._value)
         for fault in faults if not any(fault.rule for fault in faults) else ():
             self._note_fault(fault)
             self._set_aside(fault.path)
@@ -106,7 +111,7 @@ class _MendedCopy:
             for fault in (self._find_faults(self._value) if faults else ())
         )
         if check is not None and is_whole and isinstance(self._value, dict):
-            self._ask(check)
+            self._ask_engine(check)
 
     def _note_fault(self, fault: Fault) -> None:
         place = (*fault.path, fault.key) if fault.key and not fault.at_key else fault.path
@@ -119,30 +124,30 @@ class _MendedCopy:
         path, holder = fault.path, self._value_at(fault.path[:-1])
         if fault.key and not fault.at_key:
             options = stand_ins(schema_at(fault.rule), self._new_word())
-            self._put((*path, fault.key), options)
+            self._put_value((*path, fault.key), options)
         elif fault.at_key and not (isinstance(holder, dict) and path[-1] in holder):
             return  # another mistake at the same place is mended already
-        elif fault.key == "kind" and "kind" not in holder and self._choose((False, True)):
+        elif fault.key == "kind" and "kind" not in holder and self._choose_option((False, True)):
             self._value = {"kind": "group", **self._value}
         elif fault.at_key and fault.key and fault.key not in holder:
-            self._rename(path, fault.key)
+            self._rename_key(path, fault.key)
         elif fault.at_key:
-            self._doubt(holder.pop(path[-1]))
+            self._doubt_words(holder.pop(path[-1]))
             self._shortened.add(path[:-1])
         elif fault.nearest:
-            self._put(path, [fault.nearest], is_known=True)
+            self._put_value(path, [fault.nearest], is_known=True)
         elif path:
             may_lack = [_ABSENT] if isinstance(holder, dict) else []
-            self._put(path, [*may_lack, *stand_ins(schema_at(fault.rule), self._new_word())])
+            self._put_value(path, [*may_lack, *stand_ins(schema_at(fault.rule), self._new_word())])
 
-    def _put(self, path: Path, options: list[Any], *, is_known: bool = False) -> None:
+    def _put_value(self, path: Path, options: list[Any], *, is_known: bool = False) -> None:
         """Put one of several values at a place, or none; `is_known`: it is meant to stand there."""
         key: Any = path[-1]
-        holder, value = self._value_at(path[:-1]), self._choose(options)
+        holder, value = self._value_at(path[:-1]), self._choose_option(options)
         if not isinstance(holder, dict | list):
             return  # what holds it is mended already
         if isinstance(holder, dict) and not is_known:
-            self._doubt(holder.get(key))
+            self._doubt_words(holder.get(key))
         if value is not _ABSENT:
             holder[key] = value
         elif isinstance(holder, dict):
@@ -153,7 +158,7 @@ class _MendedCopy:
         if path[0] == "parameters":
             self._doubt_parameter(path)
 
-    def _rename(self, path: Path, name: str) -> None:
+    def _rename_key(self, path: Path, name: str) -> None:
         holder = self._value_at(path[:-1])
         written = {(name if key == path[-1] else key): value for key, value in holder.items()}
         holder.clear()
@@ -177,7 +182,7 @@ class _MendedCopy:
         number = path[1] if len(path) > 1 else None
         parameters = value.get("parameters")
         if top != ("parameters",) or not isinstance(parameters, list) or type(number) is not int:
-            self._doubt(value.pop(str(top[0]), None))
+            self._doubt_words(value.pop(str(top[0]), None))
             self._knows_names = self._knows_names and top != ("parameters",)
             return
         kept = ("name", "type", "description")
@@ -187,7 +192,7 @@ class _MendedCopy:
             parameter["name"] = self._new_word()
         parameters[number] = parameter
 
-    def _ask(self, check: Callable[[Any], list[DefinitionProblem]]) -> None:
+    def _ask_engine(self, check: Callable[[Any], list[DefinitionProblem]]) -> None:
         """Note what an engine would refuse."""
         for _ in range(_MOST_ROUNDS):
             problems = check(self._value)
@@ -225,18 +230,18 @@ class _MendedCopy:
             problem = problem._replace(path=format_path(written))
         self.found[problem] = None
 
-    def _choose(self, options: Iterable[Any]) -> Any:
+    def _choose_option(self, options: Iterable[Any]) -> Any:
         listed = list(options)
         self.ways = max(self.ways, len(listed))
         return listed[self._way % len(listed)]
 
-    def _doubt(self, value: Any) -> None:
+    def _doubt_words(self, value: Any) -> None:
         """Note the words of what is left out: it may use a parameter of this name."""
         if isinstance(value, str):
             self._doubtful.update(_WORD.findall(value))
         elif isinstance(value, dict | list):
             for each in value.values() if isinstance(value, dict) else value:
-                self._doubt(each)
+                self._doubt_words(each)
 
     def _new_word(self) -> str:
         word = f"stand_in_{len(self._doubtful)}"

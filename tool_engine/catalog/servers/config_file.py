@@ -230,7 +230,7 @@ def read_entry(name: str, entry: Any, folder: str) -> Entry:
     _fill_places(definition, folder)
     read = Entry(definition, faults, [*_list_findings(entry)], places)
     # A key that is wrong may be the one that is missing.
-    mistakes = list_mistakes(definition, server_faults)
+    mistakes = list_mistakes(definition, server_faults(definition), server_faults)
     found = [each for each in mistakes if isinstance(each, Fault) and (each.path or not faults)]
     faults += [each._replace(path=read.find_place(each.path)) for each in found]
     return read._replace(faults=faults)
