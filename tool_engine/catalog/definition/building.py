@@ -20,7 +20,6 @@ from tool_engine.catalog.definition.group_definition import (
 )
 from tool_engine.catalog.definition.known_parts import is_known_right
 from tool_engine.catalog.definition.mending import Found, is_of_key, list_mistakes
-from tool_engine.catalog.definition.placing import parse_path
 from tool_engine.catalog.definition.plain_data import plain_definition
 from tool_engine.catalog.definition.server_definition import (
     SERVER,
@@ -36,7 +35,7 @@ from tool_engine.catalog.definition.tool_definition import (
 )
 from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.limits import MAX_PROBLEMS
-from tool_engine.catalog.yaml.document import Document, Path
+from tool_engine.catalog.yaml.document import Document, Path, parse_path
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool

@@ -15,11 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.catalog.definition.fault import Fault
-from tool_engine.catalog.definition.placing import parse_path
 from tool_engine.catalog.definition.stand_ins import stand_ins
 from tool_engine.catalog.definition.structure import schema_at
 from tool_engine.catalog.limits import MAX_PROBLEMS
-from tool_engine.catalog.yaml.document import Path, format_path
+from tool_engine.catalog.yaml.document import Path, format_path, parse_path
 from tool_engine.errors import DefinitionProblem
 from tool_engine.model.json.plain import copied
 

@@ -5,20 +5,9 @@ An executor reads the entry of the loaded tool, which no longer knows the lines 
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
-from tool_engine.catalog.yaml.document import Path
+from tool_engine.catalog.yaml.document import parse_path
 from tool_engine.catalog.yaml.strict_yaml import parse_yaml
 from tool_engine.errors import DefinitionError, DefinitionProblem
-
-_PATH_PART: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
-
-
-def parse_path(path: str) -> Path:
-    """Return the keys and positions of a written path."""
-    parts = _PATH_PART.findall(path)
-    return tuple(int(position) if position else key for position, key in parts)
 
 
 def place_problem(problem: DefinitionProblem, text: bytes, number: int) -> DefinitionProblem:

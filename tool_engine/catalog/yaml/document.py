@@ -10,6 +10,7 @@ Path = tuple[str | int, ...]
 """The keys and positions that lead to a value."""
 
 _SIMPLE_KEY: Final = re.compile(r"[^\s.\[\]\"']+")
+_PATH_PART: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _SHOWN: Final = 80
 _NUMBER: Final = re.compile(r"(?:[!&]\S*\s+)*([-+.\w]+)")
 
@@ -106,6 +107,12 @@ def format_path(path: Path) -> str:
         else:
             written += f"[{shown!r}]"
     return written
+
+
+def parse_path(path: str) -> Path:
+    """Return the keys and positions of a written path."""
+    parts = _PATH_PART.findall(path)
+    return tuple(int(position) if position else key for position, key in parts)
 
 
 def _deepest_known(path: Path, found: dict[Path, tuple[int, int]]) -> tuple[int, int]:
