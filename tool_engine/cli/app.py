@@ -157,6 +157,16 @@ def _give_up_broken(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def _check_folder() -> None:
+    try:
+        os.getcwd()  # noqa: PTH109 - what pathlib does with it is not asked
+    except OSError as error:
+        raise CommandError(
+            f"the current folder cannot be found ({error.strerror}); go to one that is there: cd ~",
+            error_type="no_folder",
+        ) from error
+
+
 def _enter_folder(ctx: typer.Context, folder: str) -> None:
     try:
         ctx.with_resource(contextlib.chdir(folder))
@@ -221,6 +231,7 @@ def _read_options(
     """
     if recursive and no_recursive:
         raise CommandError("--recursive and --no-recursive contradict each other; leave one out")
+    _check_folder()
     if directory is not None:
         _enter_folder(ctx, directory)
     check_variables()
