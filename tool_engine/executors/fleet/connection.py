@@ -20,12 +20,12 @@ from tool_engine.errors import MissingExtraError, ToolExecutionError
 from tool_engine.executors.fleet.frames import (
     BUNDLE,
     Frames,
-    join_messages,
+    frame_message,
     read_bundle,
     split_messages,
     write_bundle,
 )
-from tool_engine.executors.python.worker import Answer
+from tool_engine.executors.python.worker import Answer, Fault
 from tool_engine.logger import get_logger
 
 _log: Final = get_logger(__name__)
@@ -73,14 +73,20 @@ class Said(msgspec.Struct):
     failed: str | None = None
 
 
+class Unread(msgspec.Struct):
+    """What is left of an answer that cannot be read."""
+
+    id: int
+
+
 class WorkerOwner(Protocol):
     """What hears of one worker."""
 
     def note_ready(self, said: bytes) -> None:
         """Take what `FleetHost.prepare` says."""
 
-    def take(self, answer: Answer | None) -> None:
-        """Take an answer or a report; None: one that is none."""
+    def take(self, answers: list[Answer]) -> None:
+        """Take answers and reports, in their order."""
 
     def note_gone(self) -> None:
         """Send it no more calls; `lose` follows, when what it ran has ended."""
@@ -90,7 +96,10 @@ class WorkerOwner(Protocol):
 
 
 _read_said: Final = msgspec.json.Decoder(Said).decode
+_read_answers: Final = msgspec.json.Decoder(list[Answer]).decode
+_read_raws: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _read_answer: Final = msgspec.json.Decoder(Answer).decode
+_read_number: Final = msgspec.json.Decoder(Unread).decode
 
 
 class FleetConnection:
@@ -158,10 +167,10 @@ class FleetConnection:
         self._send_order(do="start", worker=self._numbers, options=options, settings=settings)
         return self._numbers
 
-    def send(self, worker: int, items: list[bytes], calls: int) -> None:
-        """Send requests and cancellations to a worker; `calls` of them are requests."""
+    def send(self, worker: int, items: bytes, calls: int) -> None:
+        """Send a list of requests and cancellations; `calls` of them are requests."""
         if self._frames is not None:
-            self._frames.send(write_bundle(worker, calls, join_messages(items)))
+            self._frames.send(write_bundle(worker, calls, frame_message(items)))
 
     def end_worker(self, worker: int) -> None:
         """End a worker, whatever it does; its owner hears no more."""
@@ -212,7 +221,7 @@ class FleetConnection:
             worker, _, bundle = read_bundle(message)
             if (owner := self.owners.get(worker)) is not None:
                 for each in split_messages(bundle):
-                    owner.take(_decode_answer(each))
+                    owner.take(_decode_answers(each))
             return
         said = _read_said(message)
         owner = self.owners.get(said.worker)
@@ -296,11 +305,19 @@ class FleetConnection:
             _log.warning("fleet_lost", fleet=self.address, reason=why)
 
 
-def _decode_answer(message: bytes) -> Answer | None:
+def _decode_answers(message: bytes) -> list[Answer]:
+    try:
+        return _read_answers(message)
+    except (msgspec.DecodeError, RecursionError):
+        return [_decode_answer(bytes(each)) for each in _read_raws(message)]
+
+
+def _decode_answer(message: bytes) -> Answer:
     try:
         return _read_answer(message)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    except (msgspec.DecodeError, RecursionError) as error:
+        fault = Fault("FleetError", f"its answer cannot be read: {error}", "execution")
+        return Answer(_read_number(message).id, error=fault)
 
 
 def _start_process(theirs: socket.socket, address: str) -> subprocess.Popen[bytes]:

@@ -43,6 +43,8 @@ class FleetBackend(ExecutionBackend):
         self._lines: dict[str, tuple[Tool, str | None, Line]] = {}
         self._old: list[tuple[Tool, Line]] = []
         self._is_closed = False
+        self._making = asyncio.Lock()
+        """Held while a line is made: the calls that come meanwhile wait for the same one."""
 
     def __repr__(self) -> str:
         return f"FleetBackend({self.connection.address!r}, {self.list_lines()})"
@@ -105,10 +107,10 @@ class FleetBackend(ExecutionBackend):
         call = FleetCall(params, context, trace_headers())
         if not self.connection.is_joined:
             await self.connection.join()
-        known = self._lines.get(tool.name)
-        if known is None or known[1] != self._approved(tool) or not is_same_tool(known[0], tool):
-            await self._make_line(tool)
-        line = self._lines[tool.name][2]
+        while (line := self._find_line(tool)) is None:
+            async with self._making:
+                if self._find_line(tool) is None:
+                    await self._make_line(tool)
         line.enter(call)
         try:
             return await call.ended
@@ -131,6 +133,12 @@ class FleetBackend(ExecutionBackend):
             line.fail_all(_CLOSED)
         return 0
 
+    def _find_line(self, tool: Tool) -> Line | None:
+        known = self._lines.get(tool.name)
+        if known is None or known[1] != self._approved(tool) or not is_same_tool(known[0], tool):
+            return None
+        return known[2]
+
     async def _make_line(self, tool: Tool) -> None:
         """Make the line of a definition; that of another one goes on until its calls have ended.
 
@@ -141,8 +149,6 @@ class FleetBackend(ExecutionBackend):
         code = approved or await asyncio.to_thread(_hash_code, entry.module)
         versions = await asyncio.to_thread(own_versions)
         known = self._lines.get(tool.name)
-        if known is not None and known[1] == approved and is_same_tool(known[0], tool):
-            return
         entry = msgspec.structs.replace(entry, approved=code, parameters=declared_of(tool))
         settings = {
             "entry": entry,

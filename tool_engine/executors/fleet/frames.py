@@ -1,7 +1,8 @@
 """How do the engine, the driver of its fleet and the workers send each other messages?
 
 A message is its length in four bytes, then JSON. Those of calls go in bundles, which only the two
-ends look into: what is between them passes on bytes.
+ends look into: what is between them passes on bytes. Each message of a bundle is a list, so that a
+hundred calls are read and written as one.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Frames(asyncio.Protocol):
 
     def send(self, message: bytes) -> None:
         if not self._transport.is_closing():
-            self._transport.write(len(message).to_bytes(4, "big") + message)
+            self._transport.write(frame_message(message))
 
     def close(self) -> None:
         self._transport.close()
@@ -75,7 +76,7 @@ class FrameWriter:
     def send(self, message: bytes) -> None:
         # Its end is noticed by who reads.
         with self._lock, contextlib.suppress(OSError):
-            self._connection.sendall(len(message).to_bytes(4, "big") + message)
+            self._connection.sendall(frame_message(message))
 
 
 def read_frames(connection: socket.socket) -> Iterator[bytes]:
@@ -86,9 +87,14 @@ def read_frames(connection: socket.socket) -> Iterator[bytes]:
             yield message
 
 
-def join_messages(messages: Iterable[bytes]) -> bytes:
-    """Return messages one after the other, each with its length."""
-    return b"".join([len(each).to_bytes(4, "big") + each for each in messages])
+def join_items(items: Iterable[bytes]) -> bytes:
+    """Return the message that lists items."""
+    return b"[%b]" % b",".join(items)
+
+
+def frame_message(message: bytes) -> bytes:
+    """Return a message with its length before it."""
+    return len(message).to_bytes(4, "big") + message
 
 
 def split_messages(bundle: bytes) -> list[bytes]:

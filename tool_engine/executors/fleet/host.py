@@ -23,7 +23,12 @@ import msgspec
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands.supervisor import Bell
-from tool_engine.executors.fleet.frames import join_messages, split_messages, write_bundle
+from tool_engine.executors.fleet.frames import (
+    frame_message,
+    join_items,
+    split_messages,
+    write_bundle,
+)
 from tool_engine.executors.fleet.versions import are_same, own_versions
 from tool_engine.executors.lost_work import WorkerLostError
 from tool_engine.executors.python.python_entry import PythonEntry
@@ -71,6 +76,7 @@ class _Message(msgspec.Struct):
 
 _read_item: Final = msgspec.json.Decoder(Item).decode
 _read_message: Final = msgspec.json.Decoder(_Message).decode
+_read_raws: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def encode_fault(number: int, kind: str, message: str) -> bytes:
@@ -104,6 +110,7 @@ class FleetHost:
         self._number = 0
         self._reported_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._is_gathering = False
         self._tasks: set[asyncio.Future[Any]] = set()
 
     async def prepare(self) -> bytes:
@@ -130,8 +137,9 @@ class FleetHost:
         Of two that wait the older one returns: its asker has asked again. Replies are numbered,
         since they can overtake one another.
         """
-        for item in split_messages(bundle):
-            self._take_item(item)
+        for message in split_messages(bundle):
+            for item in _read_raws(message):
+                self._take_item(bytes(item))
         self._begin_waiting()
         if self._asked is not None:
             self._end_wait()
@@ -172,7 +180,7 @@ class FleetHost:
         for number, _ in taken:
             self._waiting.popleft()
             self._running.add(number)
-        self._worker.send([item for _, item in taken])
+        self._worker.send([join_items(item for _, item in taken)])
 
     def _cancel_call(self, number: int) -> None:
         for place, (waiting, _) in enumerate(self._waiting):
@@ -183,7 +191,7 @@ class FleetHost:
         if number not in self._running or number in self._ending or self._worker is None:
             return
         if self._is_shared:
-            self._worker.send([msgspec.json.encode({"cancel": number})])
+            self._worker.send([b'[{"cancel":%d}]' % number])
         else:
             self._worker.interrupt()
         loop = asyncio.get_running_loop()
@@ -201,38 +209,58 @@ class FleetHost:
     # What goes out.
 
     def _hear_process(self, message: bytes) -> None:
+        """Take one message, or a list of them."""
         try:
-            read = _read_message(message)
+            messages = _read_raws(message) if message.startswith(b"[") else [message]
+            read = [(_read_message(each), bytes(each)) for each in messages]
         except msgspec.DecodeError:
-            read = _Message(0)
-        if read.id not in self._running:
-            words = "the worker process sent something that is no answer, and was stopped"
-            self._drop_process("execution", words)
-        elif not bytes(read.report):
-            self._running.remove(read.id)
+            read = [(_Message(0), b"")]
+        for each, data in read:
+            if each.id not in self._running:
+                words = "the worker process sent something that is no answer, and was stopped"
+                self._drop_process("execution", words)
+                return
+            if bytes(each.report):
+                self._add_report(each.id, data)
+                continue
+            self._running.remove(each.id)
             if not self._running and self._worker is not None and not self._worker.is_alive:
                 # It has left something running, which is gone when the answer comes.
-                self._drop_process("", "", (read.id, message))
+                self._drop_process("", "", (each.id, data))
                 return
-            self._add_answer(read.id, message)
-            self._begin_waiting()
-            self._end_stubborn()
-        else:
-            self._reports.append((read.id, message))
-            if len(self._reports) > _MOST_REPORTS:
-                del self._reports[: _MOST_REPORTS // 2]
-            self._ring_for_reports()
+            self._keep_answer(each.id, data)
+        self._ring_for_answers()
+        self._begin_waiting()
+        self._end_stubborn()
+
+    def _add_report(self, number: int, report: bytes) -> None:
+        self._reports.append((number, report))
+        if len(self._reports) > _MOST_REPORTS:
+            del self._reports[: _MOST_REPORTS // 2]
+        self._ring_for_reports()
 
     def _add_answer(self, number: int, answer: bytes) -> None:
-        if (timer := self._ending.pop(number, None)) is not None:
+        self._keep_answer(number, answer)
+        self._ring_for_answers()
+
+    def _keep_answer(self, number: int, answer: bytes) -> None:
+        if self._ending and (timer := self._ending.pop(number, None)) is not None:
             timer.cancel()
             self._stubborn.discard(number)
         self._answers.append(answer)
-        if self._asked is None:
+
+    def _ring_for_answers(self) -> None:
+        if self._asked is None or not self._answers:
             return
-        if self._running and len(self._answers) == 1:
-            asyncio.get_running_loop().call_later(_GATHER, self._end_wait)
-        elif not self._running:
+        if not self._running:
+            self._end_wait()
+        elif not self._is_gathering:
+            self._is_gathering = True
+            asyncio.get_running_loop().call_later(_GATHER, self._end_gathering)
+
+    def _end_gathering(self) -> None:
+        self._is_gathering = False
+        if self._answers:
             self._end_wait()
 
     def _end_wait(self) -> None:
@@ -269,7 +297,7 @@ class FleetHost:
         while self._answers and (not size or size + len(self._answers[0]) <= _MOST_TOGETHER):
             size += len(self._answers[0])
             taken.append(self._answers.popleft())
-        return len(taken) - reports, join_messages(taken)
+        return len(taken) - reports, frame_message(join_items(taken)) if taken else b""
 
     # The process.
 

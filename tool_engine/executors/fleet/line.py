@@ -11,6 +11,7 @@ import msgspec
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.fleet.connection import FleetConnection
+from tool_engine.executors.fleet.frames import join_items
 from tool_engine.executors.fleet.resources import find_lack
 from tool_engine.executors.handler import wants_context
 from tool_engine.executors.lost_work import WorkerLostError
@@ -141,22 +142,23 @@ class FleetWorker:
         self.idle_since = asyncio.get_running_loop().time()
         self._line.dispatch()
 
-    def take(self, answer: Answer | None) -> None:
-        """Pass on a report, or end a call with its answer."""
-        call = None if answer is None else self.calls.get(answer.id)
-        if answer is None or call is None:
-            return
-        if answer.report is not None:
-            if call.number not in self._cancelled:
-                pass_on_report(call.context, answer.report)
-            return
-        del self.calls[answer.id]
-        self._cancelled.pop(answer.id, None)
-        if answer.error is not None:
-            self._log_frames(call, answer.error)
-            call.fail(self._line.word_fault(answer.error, self))
-        else:
-            call.succeed(answer.value)
+    def take(self, answers: list[Answer]) -> None:
+        """Pass on reports, and end calls with their answers."""
+        for answer in answers:
+            if (call := self.calls.get(answer.id)) is None:
+                continue
+            if answer.report is not None:
+                if call.number not in self._cancelled:
+                    pass_on_report(call.context, answer.report)
+                continue
+            del self.calls[answer.id]
+            if self._cancelled:
+                self._cancelled.pop(answer.id, None)
+            if answer.error is not None:
+                self._log_frames(call, answer.error)
+                call.fail(self._line.word_fault(answer.error, self))
+            else:
+                call.succeed(answer.value)
         self._line.note_free(self)
 
     def _log_frames(self, call: FleetCall, fault: Fault) -> None:
@@ -195,30 +197,26 @@ class FleetWorker:
 
     def begin(self, calls: Iterable[FleetCall]) -> None:
         """Send calls, in one message."""
-        requests = []
-        for call in calls:
-            call.number, call.worker = self._line.next_number(), self
-            try:
-                request = self._write_request(call)
-            except ToolExecutionError as error:
-                call.fail(error)
-                continue
-            self.calls[call.number] = call
-            requests.append(request)
-        if requests:
-            self._line.connection.send(self.number, requests, len(requests))
+        numbered = {self._line.next_number(): call for call in calls}
+        for number, call in numbered.items():
+            call.number, call.worker = number, self
+        requests = [self._make_request(call) for call in numbered.values()]
+        try:
+            data = msgspec.json.encode(requests)
+        except (TypeError, ValueError, RecursionError):
+            data = b""
+        if not data or len(data) > guest.MAX_MESSAGE:
+            data = self._write_each(numbered, requests)
+        self.calls.update(numbered)
+        if numbered:
+            self._line.connection.send(self.number, data, len(numbered))
 
     def cancel(self, call: FleetCall) -> None:
         """Have a call end that has begun; `is_over` says when it has."""
         self._cancelled[call.number] = asyncio.get_running_loop().time()
-        self._line.connection.send(self.number, [b'{"cancel":%d}' % call.number], 0)
+        self._line.connection.send(self.number, b'[{"cancel":%d}]' % call.number, 0)
 
-    def _write_request(self, call: FleetCall) -> bytes:
-        """Return a call as JSON.
-
-        Raises:
-            ToolExecutionError: It cannot be sent.
-        """
+    def _make_request(self, call: FleetCall) -> dict[str, Any]:
         request: dict[str, Any] = {"id": call.number, "params": call.params}
         if call.trace:
             request["trace"] = call.trace
@@ -227,15 +225,22 @@ class FleetWorker:
             now = asyncio.get_running_loop().time()
             request["context"] = call.context.to_wire()
             request["seconds"] = None if deadline is None else deadline - now
-        try:
-            data = msgspec.json.encode(request)
-        except (TypeError, ValueError, RecursionError) as error:
-            words = f"the arguments cannot be sent as JSON: {error}"
-            raise ToolExecutionError(words) from None
-        if len(data) > guest.MAX_MESSAGE:
-            words = f"the arguments have {len(data)} bytes; the most is {guest.MAX_MESSAGE}"
-            raise ToolExecutionError(words)
-        return data
+        return request
+
+    def _write_each(self, calls: dict[int, FleetCall], requests: list[dict[str, Any]]) -> bytes:
+        """Return the list of the calls that can be sent; the others end, and are left out."""
+        written = []
+        for request in requests:
+            try:
+                data = msgspec.json.encode(request)
+                words = f"the arguments have {len(data)} bytes; the most is {guest.MAX_MESSAGE}"
+            except (TypeError, ValueError, RecursionError) as error:
+                data, words = b"", f"the arguments cannot be sent as JSON: {error}"
+            if data and len(data) <= guest.MAX_MESSAGE:
+                written.append(data)
+            else:
+                calls.pop(request["id"]).fail(ToolExecutionError(words))
+        return join_items(written)
 
 
 class Line:

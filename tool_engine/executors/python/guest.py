@@ -341,11 +341,20 @@ def _encode_message(message: Any, stand_in: Callable[[Any], Any] | None = None) 
         ) from None
 
 
+_FORM: Final[dict[str, Any]] = {
+    "ensure_ascii": False,
+    "allow_nan": False,
+    "separators": (",", ":"),
+}
+_encode_plain: Final = json.JSONEncoder(**_FORM).encode
+"""Made once: to make one takes as long as to write an answer."""
+
+
 def _write_json(message: Any, stand_in: Callable[[Any], Any] | None = None) -> bytes:
-    text = json.dumps(
-        message, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=stand_in
+    encode = (
+        _encode_plain if stand_in is None else json.JSONEncoder(**_FORM, default=stand_in).encode
     )
-    return text.encode()
+    return encode(message).encode()
 
 
 def write_message(answers: int, data: bytes) -> None:

@@ -19,7 +19,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 _CHUNK = 1 << 16
@@ -62,12 +61,13 @@ def _serve_in_turn(guest: Any, function: Callable[..., Any], requests: int, answ
         return value
 
     with asyncio.Runner() as runner:
-        while (request := guest.read_message(requests)) is not None:
-            if "cancel" in request:
-                continue  # it has ended
-            answer = guest.answer_request(call, lambda: runner, request, None, answers)
-            is_running = False  # an interrupt may have come just before
-            guest.write_message(answers, answer)
+        while (listed := guest.read_message(requests)) is not None:
+            for request in listed:
+                if "cancel" in request:
+                    continue  # it has ended
+                answer = guest.answer_request(call, lambda: runner, request, None, answers)
+                is_running = False  # an interrupt may have come just before
+                guest.write_message(answers, answer)
 
 
 class _Together:
@@ -92,7 +92,9 @@ class _Together:
 
     async def serve(self, requests: int) -> None:
         os.set_blocking(requests, False)
-        asyncio.get_running_loop().add_reader(requests, self._receive_bytes, requests)
+        loop = asyncio.get_running_loop()
+        self._start, self._call_soon = loop.create_task, loop.call_soon
+        loop.add_reader(requests, self._receive_bytes, requests)
         await self._ended.wait()
         os._exit(0)
 
@@ -109,29 +111,31 @@ class _Together:
             size = int.from_bytes(self._received[:4], "big") + 4
             if len(self._received) < size:
                 return
-            request = json.loads(self._received[4:size])
+            listed = json.loads(self._received[4:size])
             del self._received[:size]
-            self._take_request(request)
+            for request in listed:
+                self._take_request(request)
 
     def _take_request(self, request: Any) -> None:
         if "cancel" in request:
-            if (task := self._tasks.get(request["cancel"])) is not None:
-                task.cancel()
+            self._cancel_call(request["cancel"])
             return
         number = request["id"]
-        task = self._tasks[number] = asyncio.create_task(self._run_call(number, request))
-        task.add_done_callback(partial(self._note_end, number))
+        self._tasks[number] = self._start(self._run_call(number, request))
 
-    def _note_end(self, number: int, task: asyncio.Task[None]) -> None:
-        del self._tasks[number]
-        if task.cancelled():
-            # Before its first step, so that nothing of it has run.
-            self._add_answer(self._guest.encode_fault(number, asyncio.CancelledError()))
+    def _cancel_call(self, number: int) -> None:
+        if (task := self._tasks.get(number)) is None:
+            return
+        task.cancel()
+        run: Any = task.get_coro()
+        if inspect.getcoroutinestate(run) == inspect.CORO_CREATED:
+            # It never begins, so that it cannot say so itself.
+            self._add_answer(number, self._guest.encode_fault(number, asyncio.CancelledError()))
 
     async def _run_call(self, number: int, request: Any) -> None:
         reports = None
         try:
-            arguments, reports = self._guest.read_request(request, self._write_messages)
+            arguments, reports = self._guest.read_request(request, self._write_message)
             if trace := request.get("trace"):
                 with _hold_trace(trace):
                     value = await self._function(**arguments)
@@ -142,26 +146,30 @@ class _Together:
             answer = self._guest.encode_fault(number, error)
         if reports is not None:
             reports.end()
-        self._add_answer(answer)
+        self._add_answer(number, answer)
 
-    def _add_answer(self, answer: bytes) -> None:
+    def _add_answer(self, number: int, answer: bytes) -> None:
+        del self._tasks[number]
         self._ready.append(answer)
-        if len(self._tasks) == 1:
+        if not self._tasks:
             self._write_ready()  # none comes with it
         elif len(self._ready) == 1:
-            asyncio.get_running_loop().call_soon(self._write_ready)
+            self._call_soon(self._write_ready)
 
     def _write_ready(self) -> None:
         ready, self._ready = self._ready, []
+        if not ready:
+            return
         self._guest.flush_words()
-        self._write_messages(*ready)
+        if sum(map(len, ready)) <= _CHUNK:
+            self._write_message(b"[%b]" % b",".join(ready))
+            return
+        for answer in ready:  # what reads them has a limit for each message
+            self._write_message(answer)
 
-    def _write_messages(self, *messages: bytes) -> None:
-        data = b"".join(len(each).to_bytes(4, "big") + each for each in messages)
-        left = memoryview(data)
+    def _write_message(self, message: bytes) -> None:
         with self._lock:
-            while left:
-                left = left[os.write(self._answers, left) :]
+            self._guest.write_message(self._answers, message)
 
 
 @contextlib.contextmanager
