@@ -28,8 +28,9 @@ from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExe
 __all__ = ["fleets"]
 
 BUDGETS = {"one by one": 1.3, "100 in flight": 1 / 0.85, "batches of 100": 1 / 0.9}
-"""Times as long as bare actors take. In batches these get lists of numbers, where each call here
-has its own slot, deadline and record: local calls, shown beside it, are the nearer measure."""
+"""Times as long as bare actors take; in batches, those get lists of numbers. Beside these, by the
+same budget, a pool by hand whose callers each have a place, a deadline and a result of their own,
+as the calls here have."""
 PROGRESS_BUDGET = 1_000
 """Lines a second that reach the listener while their call runs, at least."""
 IN_FLIGHT, BATCH, ACTORS = 100, 100, 2
@@ -38,6 +39,7 @@ CALLS = {"one by one": 100, "100 in flight": 1_000, "batches of 100": 10_000}
 ROUNDS = 9
 LINES = 2_000
 BARE, ENGINE, LOCAL = "bare actors of Ray", "tool-engine, isolation: ray", "tool-engine, local"
+BY_HAND = "a pool of them by hand, one call each"
 HANDLERS = """
 import asyncio
 async def noop(x): return x
@@ -60,11 +62,15 @@ async def fleets(_directory: str = "") -> bool:
     async with _callers() as (engine, turns):
         kept = True
         for way, limit in BUDGETS.items():
-            times = await _time_turns(way, turns)
-            rates = {name: CALLS[way] / median(each) for name, each in times.items()}
-            report.rates(f"Calls on a fleet, {way}", {BARE: rates.pop(BARE), **rates})
-            ratio = median(mine / its for mine, its in zip(times[ENGINE], times[BARE], strict=True))
-            kept &= report.budget(f"{way}: {ENGINE} / {BARE}", ratio, limit, "x")
+            peers = [BARE, BY_HAND] if way.startswith("batches") else [BARE]
+            names = [*peers, ENGINE, LOCAL]
+            times = await _time_turns(way, {name: turns[name] for name in names})
+            rates = {name: CALLS[way] / median(times[name]) for name in names}
+            report.rates(f"Calls on a fleet, {way}", rates)
+            for peer in peers:
+                pairs = zip(times[ENGINE], times[peer], strict=True)
+                ratio = median(mine / its for mine, its in pairs)
+                kept &= report.budget(f"{way}: {ENGINE} / {peer}", ratio, limit, "x")
         rate = await _count_lines(engine)
         print(f"Lines of a running call that were heard: {rate:,.0f} a second")
         return kept & report.budget("seconds for 1,000 lines", 1_000 / rate, 1.0, " s")
@@ -138,7 +144,11 @@ async def _callers() -> AsyncIterator[tuple[ToolEngine, dict[str, Turn]]]:
             async def call_local(way: str) -> float:
                 return await _make_calls(engine, "local", way)
 
-            yield engine, {BARE: call_bare, ENGINE: call_engine, LOCAL: call_local}
+            async def call_pool(way: str) -> float:
+                return await call_bare(f"{way}, by hand")
+
+            turns: dict[str, Turn] = {BARE: call_bare, BY_HAND: call_pool}
+            yield engine, {**turns, ENGINE: call_engine, LOCAL: call_local}
         finally:
             await engine.close()
             sys.path.remove(str(folder))
@@ -202,6 +212,41 @@ def _describe_tool(name: str) -> dict[str, Any]:
     return {"name": name, "description": "Return what is given", "parameters": [number]}
 
 
+class _PoolByHand:
+    """What a careful user writes so that single calls travel together.
+
+    Args:
+        actors: Have a method `many` for lists.
+    """
+
+    def __init__(self, actors: list[Any]) -> None:
+        self._actors = actors
+        self._waiting: list[tuple[int, asyncio.Future[int]]] = []
+        self._trips: set[asyncio.Task[None]] = set()
+        self._count = 0
+        self._places = asyncio.Semaphore(CALLS["batches of 100"])
+        self._on_their_way = asyncio.Semaphore(2 * len(actors))
+
+    async def call(self, number: int) -> None:
+        async with self._places, asyncio.timeout(60.0):
+            answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            self._waiting.append((number, answer))
+            if len(self._waiting) == BATCH:
+                batch, self._waiting = self._waiting, []
+                self._trips.add(trip := asyncio.ensure_future(self._send_batch(batch)))
+                trip.add_done_callback(self._trips.discard)
+            assert await answer == number
+
+    async def _send_batch(self, batch: list[tuple[int, asyncio.Future[int]]]) -> None:
+        async with self._on_their_way:
+            self._count += 1
+            actor = self._actors[self._count % len(self._actors)]
+            values = await actor.many.remote([number for number, _ in batch])
+        for (_, answer), value in zip(batch, values, strict=True):
+            if not answer.done():
+                answer.set_result(value)
+
+
 async def _serve_bare() -> None:
     """Start Ray, print its address, and make the calls that the standard input names."""
     import ray
@@ -234,9 +279,13 @@ async def _serve_bare() -> None:
         numbers = [*range(BATCH)]
         assert await actors[place % ACTORS].many.remote(numbers) == numbers
 
+    pool = _PoolByHand(actors)
     print(ray.get_runtime_context().gcs_address, flush=True)
     while way := (await asyncio.to_thread(sys.stdin.readline)).strip():
-        if way.startswith("batches"):
+        if way.endswith("by hand"):
+            count = CALLS["batches of 100"]
+            seconds = await _time_calls(pool.call, count, count)
+        elif way.startswith("batches"):
             seconds = await _time_calls(send_batch, CALLS[way] // BATCH, CALLS[way] // BATCH)
         else:
             seconds = await _time_calls(

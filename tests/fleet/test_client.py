@@ -137,6 +137,38 @@ async def test_calls_elsewhere(address: str, tmp_path: Path) -> None:
     await asyncio.wait_for(has_ended(pid), SOON)
 
 
+@pytest.mark.timeout(600)
+async def test_the_process_for_a_client_ends_as_it_starts(address: str, tmp_path: Path) -> None:
+    """A head that is short of something says so once; the fleet is joined all the same."""
+    async with (
+        asyncio.timeout(4 * BOUND),
+        fleet_engine(tmp_path, "pid", fleet=address, close_timeout=30.0) as bench,
+    ):
+        assert bench.engine.fleet is not None
+        joining = asyncio.create_task(bench.engine.fleet.join())
+        await asyncio.to_thread(_kill_first_client_server)
+        await joining
+        result = await bench.call("pid")
+        assert result.is_success, result.error
+
+
+def _kill_first_client_server() -> None:
+    until = time.monotonic() + 2 * BOUND
+    while time.monotonic() < until:
+        for pid in tree_of(os.getpid()):
+            if "specific-server" in _read_words(pid):
+                os.kill(pid, signal.SIGKILL)
+                return
+        time.sleep(0.01)
+    raise AssertionError("the head has started no process for the client")
+
+
+def _read_words(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
+
+
 @pytest.mark.skipif(not IS_WHOLE, reason="Ray's client takes half a minute: make proof")
 async def test_without_the_token(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

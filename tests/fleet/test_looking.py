@@ -55,7 +55,9 @@ async def test_where_each_call_is(shared_bench: Bench, tmp_path: Path) -> None:
                 await asyncio.sleep(0)
         words = [str(engine.controller.explain(each.call_id)) for each in await engine.calls.list()]
         assert "on the node" in words[0]
-        assert "number 1 of 1 that wait for a worker of the fleet: 1 of at most 1" in words[1]
+        assert (
+            "number 1 of 1 in line for a worker of the fleet; workers: 1 of at most 1" in words[1]
+        )
         snapshot = engine.fleet.snapshot()
         (tool,) = [each for each in snapshot.tools if each.tool == "narrow"]
         assert (tool.waiting, tool.running, len(tool.workers)) == (1, 1, 1)

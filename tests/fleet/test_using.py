@@ -42,7 +42,7 @@ async def test_a_call_that_nothing_can_ever_hold(bench: Bench) -> None:
     bench.add_tool("pid", "greedy", resources={"cpus": 0, "gpus": 1})
     bench.add_tool("pid", "big", resources={"cpus": 64})
     for name, words in (
-        ("greedy", "1 GPUs: the most on one of its 3 nodes is 0 GPUs"),
+        ("greedy", "1 GPU: the most on one of its 3 nodes is 0 GPUs"),
         ("big", "64 CPUs"),
     ):
         result = await bench.call(name)

@@ -175,6 +175,7 @@ def _make_fleet_show(settings: Settings, folder: Path) -> _Show:
         auto_reload=False,
         concurrency=fleet_steps.CONCURRENCY,
         fleet=fleet_steps.FLEET,
+        close_timeout=30.0,  # the Ray that it started ends within it, on a busy machine too
     )
     return _Show(source, config, fleet_steps.FLEET_STEPS)
 

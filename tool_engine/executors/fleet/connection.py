@@ -39,9 +39,11 @@ _QUIET: Final = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_timeout_ms_task_wait_for_death_info": "200",
+    "RAY_core_worker_internal_heartbeat_ms": "100",
 }
 """What Ray reads: no statistics to its makers, the interpreter that runs us on the nodes, and how
-long a lost call waits for the cause of its worker's death to be known: a second otherwise."""
+long a lost call waits for the cause of its worker's death to be known, and how often it looks
+whether that time is over: a second otherwise, each of them."""
 _LOOPBACK: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Without it Ray takes this machine's outer address for its node's, and listens on all of them."""
 _SECONDS_TO_JOIN: Final = 180.0

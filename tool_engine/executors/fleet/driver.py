@@ -40,6 +40,9 @@ _SECONDS_TO_STOP: Final = 3.0
 """What workers have to end their processes, before they end with this one."""
 _SECONDS_TO_REACH: Final = 5.0
 _MOST_WORDS: Final = 300
+_TRIES: Final = 3
+_PASSING: Final = ("Starting Ray client server failed", "Proxy failed to Connect to backend")
+"""What a head says whose process for a client ended, or was slow to come, as on a busy machine."""
 
 
 class Order(msgspec.Struct):
@@ -143,7 +146,7 @@ class Driver:
             )
         else:
             _check_reachable(address)
-            ray.init(address=address, **quiet)
+            _join_patiently(address, quiet)
         self._make = ray.remote(FleetHost)
         return _look_around()
 
@@ -272,6 +275,19 @@ class _Link:
         self.kill()
         is_final = isinstance(error, ray.exceptions.RuntimeEnvSetupError)
         self._driver.say(worker=self._number, lost=_word_error(error), is_final=is_final)
+
+
+def _join_patiently(address: str, quiet: dict[str, Any]) -> None:
+    """Join a fleet that runs; try again where its head could not start what serves a client."""
+    for attempt in range(_TRIES):
+        try:
+            ray.init(address=address, **quiet)
+        except ConnectionError as error:
+            if attempt == _TRIES - 1 or not any(each in str(error) for each in _PASSING):
+                raise
+            ray.shutdown()
+        else:
+            return
 
 
 def _check_reachable(address: str) -> None:

@@ -76,9 +76,9 @@ class FleetBackend(ExecutionBackend):
             ids = [call.context.call_id for call in line.waiting]
             if call_id in ids:
                 return (
-                    f"number {ids.index(call_id) + 1} of {len(ids)} that wait for a worker of the "
-                    f"fleet: {len(line.workers)} of at most {line.fleet.max_workers} are there, "
-                    f"{line.starting} of them not started"
+                    f"number {ids.index(call_id) + 1} of {len(ids)} in line for a worker of the "
+                    f"fleet; workers: {len(line.workers)} of at most {line.fleet.max_workers}, "
+                    f"starting: {line.starting}"
                 )
             for worker in line.workers.values():
                 if any(call.context.call_id == call_id for call in worker.calls.values()):

@@ -13,9 +13,12 @@ def find_lack(wanted: dict[str, float], nodes: list[dict[str, Any]]) -> str | No
         return None
     best = {name: max((n["resources"].get(name, 0) for n in nodes), default=0) for name in wanted}
     asked, there = word_amounts(wanted), word_amounts(best)
+    where = (
+        "its one node has" if len(nodes) == 1 else f"the most on one of its {len(nodes)} nodes is"
+    )
     return (
-        f"no node of the fleet can ever hold {asked}: the most on one of its {len(nodes)} nodes "
-        f"is {there}; ask for less in entry.config.resources, or add a node"
+        f"no node of the fleet can ever hold {asked}: {where} {there}; "
+        "ask for less in entry.config.resources, or add a node"
     )
 
 
@@ -31,5 +34,5 @@ def word_amounts(resources: dict[str, float]) -> str:
 def _word_amount(name: str, amount: float) -> str:
     if name == "memory":
         return f"{amount / _GIB:.2f} GiB of memory"
-    plain = {"CPU": "CPUs", "GPU": "GPUs"}.get(name, name)
-    return f"{amount:g} {plain}"
+    plural = "s" if name in ("CPU", "GPU") and amount != 1 else ""
+    return f"{amount:g} {name}{plural}"
