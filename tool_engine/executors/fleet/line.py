@@ -152,8 +152,7 @@ class FleetWorker:
                     pass_on_report(call.context, answer.report)
                 continue
             del self.calls[answer.id]
-            if self._cancelled:
-                self._cancelled.pop(answer.id, None)
+            self._cancelled.pop(answer.id, None)
             if answer.error is not None:
                 self._log_frames(call, answer.error)
                 call.fail(self._line.word_fault(answer.error, self))
@@ -198,9 +197,7 @@ class FleetWorker:
     def begin(self, calls: Iterable[FleetCall]) -> None:
         """Send calls, in one message."""
         numbered = {self._line.next_number(): call for call in calls}
-        for number, call in numbered.items():
-            call.number, call.worker = number, self
-        requests = [self._make_request(call) for call in numbered.values()]
+        requests = [self._make_request(*each) for each in numbered.items()]
         try:
             data = msgspec.json.encode(requests)
         except (TypeError, ValueError, RecursionError):
@@ -216,7 +213,8 @@ class FleetWorker:
         self._cancelled[call.number] = asyncio.get_running_loop().time()
         self._line.connection.send(self.number, b'[{"cancel":%d}]' % call.number, 0)
 
-    def _make_request(self, call: FleetCall) -> dict[str, Any]:
+    def _make_request(self, number: int, call: FleetCall) -> dict[str, Any]:
+        call.number, call.worker = number, self
         request: dict[str, Any] = {"id": call.number, "params": call.params}
         if call.trace:
             request["trace"] = call.trace
