@@ -203,7 +203,7 @@ class FleetWorker:
         except (TypeError, ValueError, RecursionError):
             data = b""
         if not data or len(data) > guest.MAX_MESSAGE:
-            data = self._write_each(numbered, requests)
+            data = _write_each(numbered, requests)
         self.calls.update(numbered)
         if numbered:
             self._line.connection.send(self.number, data, len(numbered))
@@ -224,21 +224,6 @@ class FleetWorker:
             request["context"] = call.context.to_wire()
             request["seconds"] = None if deadline is None else deadline - now
         return request
-
-    def _write_each(self, calls: dict[int, FleetCall], requests: list[dict[str, Any]]) -> bytes:
-        """Return the list of the calls that can be sent; the others end, and are left out."""
-        written = []
-        for request in requests:
-            try:
-                data = msgspec.json.encode(request)
-                words = f"the arguments have {len(data)} bytes; the most is {guest.MAX_MESSAGE}"
-            except (TypeError, ValueError, RecursionError) as error:
-                data, words = b"", f"the arguments cannot be sent as JSON: {error}"
-            if data and len(data) <= guest.MAX_MESSAGE:
-                written.append(data)
-            else:
-                calls.pop(request["id"]).fail(ToolExecutionError(words))
-        return join_items(written)
 
 
 class Line:
@@ -498,3 +483,19 @@ class Line:
 
 def _room_of(worker: FleetWorker) -> int:
     return worker.room
+
+
+def _write_each(calls: dict[int, FleetCall], requests: list[dict[str, Any]]) -> bytes:
+    """Return the list of the calls that can be sent; the others end, and are left out."""
+    written = []
+    for request in requests:
+        try:
+            data = msgspec.json.encode(request)
+            words = f"the arguments have {len(data)} bytes; the most is {guest.MAX_MESSAGE}"
+        except (TypeError, ValueError, RecursionError) as error:
+            data, words = b"", f"the arguments cannot be sent as JSON: {error}"
+        if data and len(data) <= guest.MAX_MESSAGE:
+            written.append(data)
+        else:
+            calls.pop(request["id"]).fail(ToolExecutionError(words))
+    return join_items(written)
