@@ -11,7 +11,14 @@ from collections.abc import Callable
 import pytest
 
 from tool_engine import DefinitionError, Tool, ToolConfigLoader
-from tool_engine.catalog.limits import MAX_BYTES, MAX_PROBLEMS, MAX_SCHEMAS
+from tool_engine.catalog.definition import workload
+from tool_engine.catalog.limits import (
+    MAX_BYTES,
+    MAX_LARGE_PATTERNS,
+    MAX_PATTERNS,
+    MAX_PROBLEMS,
+    MAX_SCHEMAS,
+)
 
 HEAD = "name: t\ndescription: d\n"
 MOST = 100 * 1024 * 1024
@@ -168,6 +175,14 @@ SLOW = [
 def test_work_is_bounded(text: str) -> None:
     """K3: no pair of loops over a large definition, and no rule that explodes."""
     assert all(isinstance(found, str) for found in load(text))
+
+
+def test_patterns_past_the_limit_are_not_compiled() -> None:
+    """K3: large ones take 30 ms each, so those of 2,000 parameters took a minute."""
+    before = workload._can_compile.cache_info().misses
+    load(SLOW[14].replace("1,140", "1,139"))
+    compiled = workload._can_compile.cache_info().misses - before
+    assert MAX_LARGE_PATTERNS < compiled < 4 * MAX_LARGE_PATTERNS + MAX_PATTERNS
 
 
 @pytest.mark.parametrize(

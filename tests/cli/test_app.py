@@ -285,28 +285,6 @@ def test_a_full_disk_behind_stdout_is_told(tools: Path, words: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("words", ["list", "-C / list", "call echo message=hi", "init", "config"])
-def test_a_current_folder_that_was_removed(tmp_path: Path, words: str) -> None:
-    """It is named as the cause, whatever is asked for; in another one all is well."""
-    (tmp_path / "gone").mkdir()
-    program = f"{sys.executable} -m tool_engine.cli"
-    mistake = f"cd gone; rmdir ../gone; {program} {words}; echo $?"
-    ended = subprocess.run(
-        ["bash", "-c", f"{mistake}; cd {tmp_path}; {program} config >/dev/null"],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert ended.stdout.splitlines()[0] == "2"
-    assert ended.stderr.splitlines()[0] == (
-        "error: the current folder cannot be found (No such file or directory); go to one that is "
-        "there: cd ~"
-    )
-    assert len(ended.stderr.splitlines()) == 1
-
-
 @pytest.mark.parametrize(("name", "words"), [("stdout", "list"), ("stderr", "list --nonsense")])
 def test_a_closed_stream_is_no_traceback(
     command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str, words: str

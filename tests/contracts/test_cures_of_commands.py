@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -78,6 +79,8 @@ DEMO = (
     "cli/demo/stage.py: run it without --tools and TOOL_ENGINE_TOOLS to use the definitions that "
     "come with the package"
 )
+GONE = "cli/app.py: go to one that is there: cd ~"
+UNSET = "cli/options.py: did you mean …? Else unset it"
 LINES = [
     (DEMO, "--tools tools demo", ["TOOL_ENGINE_TOOLS= demo"]),
     (DEMO, "TOOL_ENGINE_TOOLS=tools demo", ["TOOL_ENGINE_TOOLS= demo"]),
@@ -138,7 +141,7 @@ BEGIN = "cli/chat/conversation.py: or begin another one with --session ID"
 FOLDERS = "cli/files/diff_command.py: compare two folders"
 INTERRUPTED = "cli/settings.py: the running calls were cancelled"
 TRIED = {row[0] for row in (*LINES, *TOLD)} | {
-    PENDING, SESSIONS, STORY, BEGIN, FOLDERS, INTERRUPTED, NOTHING, UNRECORDED
+    PENDING, SESSIONS, STORY, BEGIN, FOLDERS, INTERRUPTED, NOTHING, UNRECORDED, GONE, UNSET
 }  # fmt: skip
 
 
@@ -204,6 +207,40 @@ def test_the_line_that_is_asked_for(
         code, _, err = said(*typed(line, monkeypatch), capsys=capsys)
         assert code == (1 if line == "diff renamed tools" else 0), err
         assert "error" not in err.casefold(), err
+
+
+@pytest.mark.parametrize("words", ["list", "-C / list", "call echo message=hi", "init", "config"])
+def test_a_current_folder_that_was_removed(place: Path, words: str) -> None:
+    """It is named as the cause, whatever is asked for; at home all is well."""
+    (place / "gone").mkdir()
+    program = f"{sys.executable} -m tool_engine.cli"
+    mistake = f"cd gone; rmdir ../gone; {program} {words}; echo $?"
+    ended = subprocess.run(
+        ["bash", "-c", f"{mistake}; cd ~; {program} config >/dev/null"],
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+        cwd=place,
+        env=os.environ | {"HOME": str(place)},
+    )
+    assert ended.stdout == "2\n"
+    assert names_cure(GONE, ended.stderr), ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_misspelled_variable(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the name that was meant it is heard, and without it nothing is amiss."""
+    del place
+    code, _, message = said(*typed("TOOL_ENGINE_TOOL=broken list", monkeypatch), capsys=capsys)
+    assert code == 2
+    assert names_cure(UNSET, message), message
+    monkeypatch.delenv("TOOL_ENGINE_TOOL")
+    assert said("list", capsys=capsys)[0] == 0
+    line = "TOOL_ENGINE_TOOLS=broken validate"
+    assert "broken" in said(*typed(line, monkeypatch), capsys=capsys)[1]
 
 
 def test_what_is_said(place: Path) -> None:

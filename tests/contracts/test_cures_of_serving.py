@@ -11,7 +11,7 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from mcp.shared.exceptions import MCPError
@@ -30,7 +30,8 @@ from tool_engine.mcp_server import MCPServer
 from tool_engine.model.permission import Permission
 from tool_engine.server import create_app
 
-ADDRESS = "access/listening.py: name an address of this machine and a free port, or 0 for any"
+ADDRESS = "access/listener.py: name an address of this machine and a free port, or 0 for any"
+PRINCIPAL = "mcp_server/identity.py: look up beforehand what takes time"
 PROMPT = "mcp_server/offers/prompts.py: give it another name"
 RESOURCE = "mcp_server/offers/resources.py: give it another URI"
 TWICE = "mcp_server/offers/resources.py: name one otherwise"
@@ -50,7 +51,7 @@ VERIFIER = "server/app.py: see JWTVerifier"
 ALGORITHMS = "access/jwt_verifier.py: write some of …"
 KEYS = "access/jwt_verifier.py: give an https URL or a file"
 OTHER_FILE = "cli/serving/token_command.py: name another with --file"
-TRIED = {ADDRESS, PROMPT, RESOURCE, TASK, HASH, OWN_TOKEN, LIST, WRITE, MAY, NAME}
+TRIED = {ADDRESS, PRINCIPAL, PROMPT, RESOURCE, TASK, HASH, OWN_TOKEN, LIST, WRITE, MAY, NAME}
 TRIED |= {TWICE, NOTHING_BETWEEN, FIELDS, VERIFIER, ALGORITHMS, KEYS, OTHER_FILE}
 KEY_SET = "access/jwt_verifier.py: give a JSON Web Key Set"
 PATTERNS = (
@@ -85,6 +86,20 @@ async def test_address_that_is_taken(server: MCPServer) -> None:
     await ready.wait()
     serving.cancel()
     await asyncio.wait([serving])
+
+
+def test_principals_that_are_looked_up() -> None:
+    """A plain function reads what was looked up beforehand."""
+    engine, known = ToolEngine(), {"ann": "user 7"}
+
+    async def find(context: Any) -> str:
+        del context
+        return known["ann"]
+
+    with pytest.raises(ConfigurationError) as raised:
+        MCPServer(engine, principal=cast("Any", find))
+    assert names_cure(PRINCIPAL, str(raised.value)), raised.value
+    MCPServer(engine, principal=lambda _: known["ann"])
 
 
 async def test_names_that_are_taken(server: MCPServer) -> None:

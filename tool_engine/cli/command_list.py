@@ -158,6 +158,13 @@ class LoadedCommand(TyperCommand):
         """Return the options and arguments, `--help` among them."""
         return hide_type_of_switches(super().get_params(ctx))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words behind the command's name."""
+        from tool_engine.cli.usage import check_values
+
+        check_values(self.get_params(ctx), args)
+        return list(super().parse_args(ctx, args))
+
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Return the options that begin so; of `call`, the parameters of its tool before them."""
         found = super().shell_complete(ctx, incomplete)

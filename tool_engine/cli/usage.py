@@ -5,13 +5,14 @@ typer says what it did not understand; here each of its messages gets the words 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import typer
 
-from tool_engine.cli.failures import suggest_name
+from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.model.checks.nearness import find_nearest, suggest_near
 
 _NO_COMMAND: Final = re.compile(r"No such command '([^']*)'")
@@ -49,6 +50,18 @@ _SECRETS: Final = ("api-key", "api_key", "apikey")
 _MOST_LISTED: Final = 16
 """Options that a message lists."""
 _REMOVING: Final = ("prune",)
+_OPTION: Final = re.compile("--[a-z][a-z0-9-]*")
+_NUMBER: Final = re.compile(
+    r"Input should be (a valid integer|a valid number|greater than or equal to|less than or equal"
+    r" to)(?:, .*| finite.*)?((?: -?[\d.]+)?)$"
+)
+_NUMBERS: Final = {
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "greater than or equal to": "no less than",
+    "less than or equal to": "no more than",
+}
+"""What typer says of a value that is no number, or out of bounds, in words of this program."""
 
 
 def usage_text(error: typer.TyperException, context: Any, words: Sequence[str] = ()) -> str:
@@ -81,7 +94,7 @@ def _suggest_command(name: str, commands: Iterable[str]) -> str:
 
 def _explain_option(error: Any, context: Any, words: Sequence[str]) -> str:
     name: str = error.option_name
-    known = _list_options(context.command)
+    known = [*_list_options(context.command), *context.help_option_names]
     cure = _suggest_place(name, context, words) or suggest_option(name, known)
     return f"there is no option {name!r}{cure}"
 
@@ -136,10 +149,32 @@ def _explain_use(error: Any) -> str:
     """Explain an option without its value, or a switch with one."""
     message = str(error.format_message())
     if "requires an argument" in message:
-        return f"the option {error.option_name!r} has no value; write {error.option_name} VALUE"
+        return _say_lacking(error.option_name, "VALUE")
     if "does not take a value" in message:
         return f"the option {error.option_name!r} takes no value; write {error.option_name}"
     return message
+
+
+def _say_lacking(option: str, value: str) -> str:
+    return f"the option {option!r} has no value; write {option} {value}"
+
+
+def check_values(options: Iterable[Any], words: Sequence[str]) -> None:
+    """Refuse an option without a value, which may take the next option for it.
+
+    Raises:
+        CommandError: It says what to write.
+    """
+    takes = {name: each for each in options for name in each.opts if _takes_value(each)}
+    for name, value in itertools.pairwise((*words, "--end")):
+        if name == "--":
+            return
+        if name in takes and _OPTION.fullmatch(value):
+            raise CommandError(_say_lacking(name, _name_value(takes[name])))
+
+
+def _takes_value(option: Any) -> bool:
+    return option.param_type_name == "option" and not (option.is_flag or option.count)
 
 
 def _explain_value(error: Any, context: Any) -> str:
@@ -149,8 +184,11 @@ def _explain_value(error: Any, context: Any) -> str:
     option = error.param
     if option is None:
         return message
-    is_number = "valid integer" in message or "valid number" in message or " equal to " in message
-    return f"{message}; write {_write_option(option, option.opts[0], is_number=is_number)}"
+    name = option.opts[0]
+    found = _NUMBER.search(message)
+    if found is not None:
+        message = f"the option {name!r} takes {_NUMBERS[found[1]]}{found[2]}"
+    return f"{message}; write {name} {_name_value(option, is_number=found is not None)}"
 
 
 def _explain_words(error: Any, context: Any) -> str:
@@ -165,13 +203,13 @@ def _explain_words(error: Any, context: Any) -> str:
     return f"`{context.command_path}` takes {what}; leave out {words!r}"
 
 
-def _write_option(option: Any, name: str, *, is_number: bool) -> str:
-    """Return an option with a value that it takes."""
+def _name_value(option: Any, *, is_number: bool = False) -> str:
+    """Return a value that an option takes, or what it stands for."""
     if isinstance(option.default, int | float) and not isinstance(option.default, bool):
-        return f"{name} {option.default:g}"
+        return f"{option.default:g}"
     if is_number:
-        return f"{name} {max(option.min or 0, 1):g}"
-    return f"{name} {option.metavar or option.name.upper()}"
+        return f"{max(option.min or 0, 1):g}"
+    return str(option.metavar or option.name.upper())
 
 
 _EXPLAINED: Final[Mapping[str, Callable[[Any, Any], str]]] = {

@@ -35,6 +35,11 @@ class Workload:
     def is_bearable(self) -> bool:
         return self.schemas <= MAX_SCHEMAS
 
+    @property
+    def is_full(self) -> bool:
+        """Whether one pattern more may be too many."""
+        return self._patterns >= MAX_PATTERNS or self._large >= MAX_LARGE_PATTERNS
+
     def take(self, other: Workload) -> bool:
         """Count the patterns that `other` counted; False, and none is counted: too many."""
         patterns, large = self._patterns + other._patterns, self._large + other._large

@@ -195,10 +195,11 @@ def _suggest_module(module: str) -> str:
         return near.replace("'?", f".{name}'?")
     project = PROJECT_FOLDER.get() or str(Path.cwd())
     own = [project] if holder is None else [*(holder.submodule_search_locations or ())]
-    for folders in (own, sys.path if holder is None else ()):
+    # Of all that is installed, something is always somewhat alike.
+    for folders, least in ((own, 0.6), (sys.path if holder is None else (), 0.8)):
         # By name: only who misspells a module needs it.
         found = importlib.import_module("pkgutil").iter_modules([*folders])
-        if near := suggest_near(name, [each.name for each in found]):
+        if near := suggest_near(name, [each.name for each in found], like_enough=least):
             return near.replace("'", f"'{package}.", 1) if package else near
     return ""
 

@@ -65,14 +65,16 @@ def find_nearest(word: object, known: Iterable[str]) -> str:
     return next(iter(find_near(word, known, 1)), "")
 
 
-def suggest_near(word: object, known: Iterable[str], limit: int = 1) -> str:
+def suggest_near(
+    word: object, known: Iterable[str], limit: int = 1, *, like_enough: float = _LIKE_ENOUGH
+) -> str:
     """Return `; did you mean 'x'?` to end a message with; empty when none is near.
 
     Example:
         >>> suggest_near("FIFO", ["fifo", "fair"])
         "; did you mean 'fifo'?"
     """
-    near = find_near(word, known, limit)
+    near = find_near(word, known, limit, like_enough=like_enough)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
