@@ -162,7 +162,8 @@ class LoadedCommand(TyperCommand):
         """Read the words behind the command's name."""
         from tool_engine.cli.usage import check_values
 
-        check_values(self.get_params(ctx), args)
+        if not ctx.resilient_parsing:  # what a shell completes has no value yet
+            check_values(self.get_params(ctx), args)
         return list(super().parse_args(ctx, args))
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
