@@ -23,6 +23,7 @@ class Relay:
         """Seconds by which each piece is late, in both directions; None: it is not."""
         self._behind_writers: set[asyncio.StreamWriter] = set()
         self._is_half_open: set[asyncio.StreamWriter] = set()
+        self._passing: set[asyncio.Task[None] | None] = set()
 
     async def restore(self) -> None:
         """Takes connections, at the same port each time."""
@@ -36,6 +37,11 @@ class Relay:
             each.transport.abort()
         await self._server.wait_closed()
 
+    async def end(self) -> None:
+        """Ends all connections, and waits for what is still late."""
+        await self.cut()
+        await asyncio.gather(*filter(None, self._passing), return_exceptions=True)
+
     def sever(self) -> None:
         """Ends all connections for the server alone: who made them hears nothing, not even that."""
         self._is_half_open |= self._behind_writers
@@ -47,6 +53,16 @@ class Relay:
             await asyncio.sleep(self.delay())
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        passing = asyncio.current_task()
+        self._passing.add(passing)
+        try:
+            await self._pass_both_ways(reader, writer)
+        finally:
+            self._passing.discard(passing)
+
+    async def _pass_both_ways(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._behind)
         pair = {writer, back}
         self._writers |= pair
@@ -97,4 +113,4 @@ async def relayed(port: int) -> AsyncIterator[Relay]:
     try:
         yield relay
     finally:
-        await relay.cut()
+        await relay.end()
