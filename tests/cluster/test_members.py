@@ -139,9 +139,9 @@ async def test_the_end_of_a_connection_that_is_heard_late_ends_no_other_one(
             await asyncio.sleep(0.0005)
         made = connection._connection
         connection._hear_end(before)
-    async with asyncio.timeout(BOUND), other.slot("ai"), other.slot("ai"):
         assert connection._connection is made
-    assert controller.lost == 0
+    async with asyncio.timeout(BOUND), other.slot("ai"), other.slot("ai"):
+        assert controller.lost == 0
 
 
 async def test_sessions_that_are_ended(
