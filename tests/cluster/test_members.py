@@ -25,8 +25,9 @@ LIMITS = ClusterLimits(1, buckets={"ai": 2})
 async def open_one(url: str) -> AsyncIterator[Callable[[], ClusterController]]:
     opened: list[ClusterController] = []
 
-    def make() -> ClusterController:
-        member = ClusterMember(url, "tests", f"p{len(opened)}", LIMITS, ttl=3.0)
+    def make(grace: float = 0.3) -> ClusterController:
+        name = f"p{len(opened)}"
+        member = ClusterMember(url, "tests", name, LIMITS, ttl=max(3.0, 3 * grace), grace=grace)
         config = ConcurrencyConfig(max_concurrent=100, queue_timeout=None)
         opened.append(ClusterController(config, member))
         return opened[-1]
@@ -126,10 +127,11 @@ async def test_a_process_that_is_frozen(crew: Crew, provider: Provider) -> None:
 
 
 async def test_the_end_of_a_connection_that_is_heard_late_ends_no_other_one(
-    open_one: Callable[[], ClusterController], postgres_server: PostgresServer
+    open_one: Callable[[float], ClusterController], postgres_server: PostgresServer
 ) -> None:
     """Each end made the next connection end as well, for ever."""
-    controller, other = open_one(), open_one()
+    # On a busy machine it does not come back in 0.2 s: a life that is given up connects anew.
+    controller, other = open_one(BOUND), open_one(BOUND)
     async with asyncio.timeout(BOUND), controller.slot("ai"), controller.slot("ai"):
         connection: Any = controller.member._connection
         before = connection._connection
@@ -141,7 +143,8 @@ async def test_the_end_of_a_connection_that_is_heard_late_ends_no_other_one(
         connection._hear_end(before)
         assert connection._connection is made
     async with asyncio.timeout(BOUND), other.slot("ai"), other.slot("ai"):
-        assert controller.lost == 0
+        assert connection._connection is made
+    assert controller.lost == 0
 
 
 async def test_sessions_that_are_ended(
