@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,13 +12,19 @@ from tool_engine.errors import ConfigurationError
 
 pytest.importorskip("agents")
 pytest.importorskip("langchain_core")
+pytest.importorskip("langgraph")
 pytest.importorskip("llama_index.core")
 pytest.importorskip("pydantic_ai")
 
-from agents import CodeInterpreterTool, HostedMCPTool, WebSearchTool, function_tool
+from agents import Agent, CodeInterpreterTool, HostedMCPTool, WebSearchTool, function_tool
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseToolkit, StructuredTool
+from langgraph.graph import START, StateGraph
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.llms import MockLLM
 from llama_index.core.tools import FunctionTool
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
+from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import FunctionToolset, Tool
 from pydantic_ai.native_tools import WebSearchTool as NativeSearch
 
@@ -142,6 +148,44 @@ async def test_a_set_in_place_of_its_tools(
         assert f"{type(made).__name__}{place}: " in str(raised.value)
         assert cure in str(raised.value)
     assert (await engine.import_tools(take(made)))["added"] == ["add"]
+
+
+def _make_graph() -> Any:
+    graph: Any = StateGraph(cast("Any", dict))
+    graph.add_node("shout", lambda state: {"text": state["text"].upper()})
+    return graph.add_edge(START, "shout")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        PydanticAgent,
+        _make_graph,
+        lambda: _make_graph().compile(),
+        lambda: RunnableLambda(str.upper),
+        lambda: Agent(name="helper"),
+        lambda: FunctionAgent(llm=MockLLM()),
+    ],
+    ids=["pydantic-ai", "graph", "compiled graph", "chain", "openai-agents", "llamaindex"],
+)
+@pytest.mark.parametrize("place", ["", " at position 1"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex looks at Pydantic's fields.
+async def test_an_agent_in_place_of_tools(
+    engine: ToolEngine, make: Callable[[], Any], place: str
+) -> None:
+    """The message says how it becomes a tool, and that works."""
+    agent = make()
+    with pytest.raises(ConfigurationError) as raised:
+        await engine.import_tools([TOOLS[1], agent] if place else agent)
+    assert f"{type(agent).__name__}{place}: it is no tool by itself: write" in str(raised.value)
+    graph = _make_graph().compile()
+
+    @engine.tool(effect="read")
+    async def shout(text: str) -> dict[str, str]:
+        """Write a text in capitals."""
+        return dict(await graph.ainvoke({"text": text}))
+
+    assert (await engine.execute("shout", {"text": "hi"})).output == {"text": "HI"}
 
 
 async def test_tools_of_two_frameworks(engine: ToolEngine) -> None:

@@ -17,6 +17,10 @@ _LINES = (".jsonl", ".ndjson")
 _YAML = (".yaml", ".yml")
 
 
+class JSONTextError(CommandError):
+    """A text that should be JSON is none; the message has its place."""
+
+
 def read_bytes(path: str) -> bytes:
     """Read a file, or stdin when `path` is `-`."""
     try:
@@ -74,11 +78,11 @@ def parse_json(text: str, source: str) -> Any:
         return json.loads(text, object_pairs_hook=_unique_pairs, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
-        raise CommandError(f"{source}: not JSON: {error.msg} at {place}") from error
+        raise JSONTextError(f"{source}: not JSON: {error.msg} at {place}") from error
     except RecursionError as error:
-        raise CommandError(f"{source}: not JSON: nested too deeply") from error
+        raise JSONTextError(f"{source}: not JSON: nested too deeply") from error
     except ValueError as error:
-        raise CommandError(f"{source}: not JSON: {error}") from error
+        raise JSONTextError(f"{source}: not JSON: {error}") from error
 
 
 def _is_yaml(path: str, text: str) -> bool:

@@ -19,15 +19,24 @@ _FRAMEWORKS: Final = {
 """The package and class of a framework's tools -> its module here."""
 _SDK_TOOLS: Final = "agents.tool"
 """The module of openai-agents with its tools, which have no class in common."""
-_SETS: Final = {
+_RUN_IT: Final = (
+    "it is no tool by itself: write a function with a docstring that runs it, and add that with "
+    "@engine.tool"
+)
+_NO_TOOLS: Final = {
     (
         "pydantic_ai",
         "AbstractToolset",
     ): "give the tools of a FunctionToolset: toolset.tools.values()",
     ("langchain_core", "BaseToolkit"): "give its tools: toolkit.get_tools()",
     ("llama_index", "BaseToolSpec"): "give its tools: spec.to_tool_list()",
+    ("pydantic_ai", "AbstractAgent"): _RUN_IT,
+    ("langgraph", "StateGraph"): _RUN_IT,
+    ("langchain_core", "Runnable"): _RUN_IT,
+    ("agents", "AgentBase"): _RUN_IT,
+    ("workflows", "Workflow"): _RUN_IT,
 }
-"""The package and class of what holds tools -> how to get them."""
+"""The package and class of what holds tools, or is run by itself -> how to get tools of it."""
 
 
 def recognize_tools(tools: Sequence[Any], origin: str) -> CatalogSource | None:
@@ -90,22 +99,23 @@ def list_tools(tools: Iterable[Any], words: str) -> list[Any]:
     """Return the tools of a list.
 
     Raises:
-        ConfigurationError: It is none, or holds a set of tools in place of one.
+        ConfigurationError: It is none, or holds a set of tools, or an agent, in place of one.
     """
-    _refuse_set(tools, words, "")
+    _refuse_no_tool(tools, words, "")
     # A tool of LangChain is iterable: its fields.
     if isinstance(tools, str | bytes) or _find_framework(tools) or not isinstance(tools, Iterable):
         cure = ": put it in a list" if _find_framework(tools) else ""
         raise ConfigurationError(f"{words} takes a list of tools, got {type(tools).__name__}{cure}")
     listed = list(tools)
     for at, tool in enumerate(listed):
-        _refuse_set(tool, words, f" at position {at}")
+        _refuse_no_tool(tool, words, f" at position {at}")
     return listed
 
 
-def _refuse_set(value: object, words: str, place: str) -> None:
-    cure = next((_SETS[each] for each in _list_classes(value) if each in _SETS), None)
-    if cure is not None:
+def _refuse_no_tool(value: object, words: str, place: str) -> None:
+    cure = next((_NO_TOOLS[each] for each in _list_classes(value) if each in _NO_TOOLS), None)
+    # A tool of LangChain can be run as its chains can.
+    if cure is not None and _find_framework(value) is None:
         raise ConfigurationError(
             f"{words} takes a list of tools, got {type(value).__name__}{place}: {cure}"
         )

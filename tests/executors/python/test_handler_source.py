@@ -22,6 +22,13 @@ Write = Callable[[str], str]
 BOMB = "raise SystemExit('this line must not run')\n"
 
 
+def test_a_module_that_stands_in_anothers_place(make: Make) -> None:
+    """`os.path` is a module of another name, and `os` is no package."""
+    source_of("os.path").check("join", make({}, "a"))
+    with pytest.raises(SourceError, match=r"there is no module 'os\.paths'"):
+        source_of("os.paths")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -12,7 +12,7 @@ import typer
 from tool_engine.cli.calls.caller import CALLER, find_approver, summary_facts
 from tool_engine.cli.calls.progress_line import ProgressLine
 from tool_engine.cli.console import make_console, plain, print_json
-from tool_engine.cli.documents import read_entries
+from tool_engine.cli.documents import JSONTextError, read_entries
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.recording import recording_engine, records_written
@@ -131,7 +131,11 @@ def read_calls(path: str) -> list[tuple[str, dict[str, Any]]]:
 
     A CommandError names the place of an entry that is no call.
     """
-    calls = [_read_call(place, entry) for place, entry in read_entries(path)]
+    try:
+        entries = read_entries(path)
+    except JSONTextError as error:
+        raise CommandError(f"{error}; write a call a line: {_FORM}") from error
+    calls = [_read_call(place, entry) for place, entry in entries]
     if not calls:
         raise CommandError(f"{path} holds no calls; write {_FORM}")
     return calls
@@ -151,5 +155,7 @@ def _read_call(place: str, entry: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(name, str) or not name:
         raise CommandError(f"{place}: the call names no tool; write {_FORM}")
     if params is not None and not isinstance(params, dict):
-        raise CommandError(f"{place}: params must be an object, got {type(params).__name__}")
+        raise CommandError(
+            f"{place}: params must be an object, got {type(params).__name__}; write {_FORM}"
+        )
     return name, params or {}

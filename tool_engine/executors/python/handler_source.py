@@ -141,6 +141,8 @@ def module_files(module: str) -> Iterator[TrustedPath]:
             # The file itself may be a link to one in another folder, under another name.
             yield TrustedPath(str(spec.origin), Kind.FILE, what)
         if spec is None or spec.submodule_search_locations is None:
+            if (alias := _loaded_spec(module)) is not None and alias.has_location:
+                yield TrustedPath(str(alias.origin), Kind.FILE, what)
             return
         folders = list(spec.submodule_search_locations)
 
@@ -156,6 +158,9 @@ def _first_folders(folders: list[str], spec: ModuleSpec | None) -> Iterator[str]
 
 def _find_spec(module: str) -> ModuleSpec | None:
     """Find a module as `import` does, but import no package on the way."""
+    # A module may have put another in its own place, as `os` does with `os.path`.
+    if (loaded := _loaded_spec(module)) is not None:
+        return loaded
     path: Any = None
     spec: ModuleSpec | None = None
     done = ""
@@ -170,10 +175,14 @@ def _find_spec(module: str) -> ModuleSpec | None:
     return spec
 
 
+def _loaded_spec(name: str) -> ModuleSpec | None:
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return spec if isinstance(spec, ModuleSpec) else None
+
+
 def _known_spec(name: str, path: Any) -> ModuleSpec | None:
-    known = getattr(sys.modules.get(name), "__spec__", None)
-    if isinstance(known, ModuleSpec):
-        return known
+    if (loaded := _loaded_spec(name)) is not None:
+        return loaded
     project = PROJECT_FOLDER.get()
     for finder in sys.meta_path:
         # The engine's own finder asks those after it, and ignores the project folder.
