@@ -34,6 +34,9 @@ ADDRESS = "access/listener.py: name an address of this machine and a free port, 
 PRINCIPAL = "mcp_server/identity.py: look up beforehand what takes time"
 PROMPT = "mcp_server/offers/prompts.py: give it another name"
 RESOURCE = "mcp_server/offers/resources.py: give it another URI"
+OWN_ADDRESS = (
+    "mcp_server/offers/resources.py: give the resource an address of your own, such as docs://guide"
+)
 TWICE = "mcp_server/offers/resources.py: name one otherwise"
 NOTHING_BETWEEN = "mcp_server/offers/resources.py: put a letter between them"
 TASK = "mcp_server/tasks/client_tasks.py: call the tool again"
@@ -52,7 +55,7 @@ ALGORITHMS = "access/jwt_verifier.py: write some of …"
 KEYS = "access/jwt_verifier.py: give an https URL or a file"
 OTHER_FILE = "cli/serving/token_command.py: name another with --file"
 TRIED = {ADDRESS, PRINCIPAL, PROMPT, RESOURCE, TASK, HASH, OWN_TOKEN, LIST, WRITE, MAY, NAME}
-TRIED |= {TWICE, NOTHING_BETWEEN, FIELDS, VERIFIER, ALGORITHMS, KEYS, OTHER_FILE}
+TRIED |= {OWN_ADDRESS, TWICE, NOTHING_BETWEEN, FIELDS, VERIFIER, ALGORITHMS, KEYS, OTHER_FILE}
 KEY_SET = "access/jwt_verifier.py: give a JSON Web Key Set"
 PATTERNS = (
     "access/principal.py: write names, with * for any letters, ? for one, and [ab] for one of these"
@@ -118,10 +121,14 @@ async def test_names_that_are_taken(server: MCPServer) -> None:
 
 @pytest.mark.parametrize(
     ("row", "wrong", "right"),
-    [(TWICE, "a://{x}/{x}", "a://{x}/{y}"), (NOTHING_BETWEEN, "a://{x}{y}", "a://{x}-{y}")],
+    [
+        (TWICE, "a://{x}/{x}", "a://{x}/{y}"),
+        (NOTHING_BETWEEN, "a://{x}{y}", "a://{x}-{y}"),
+        (OWN_ADDRESS, "tool-engine://results/{x}/{y}", "docs://guide"),
+    ],
 )
 async def test_addresses_of_resources(server: MCPServer, row: str, wrong: str, right: str) -> None:
-    """One whose variables have names of their own, and something between them, is taken."""
+    """One of another kind, whose variables have names and something between them, is taken."""
     with pytest.raises(ConfigurationError) as raised:
         server.add_resource(wrong, lambda **_: "")
     assert names_cure(row, str(raised.value)), raised.value

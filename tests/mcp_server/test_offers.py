@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +320,13 @@ KIND = PromptArgument(name="kind", is_required=True)
             lambda server: server.add_resource("d://{a}", lambda a: a, values=["a"]),
             "must be a mapping of lists of texts by variable, got ['a']",
         ),
+        *[
+            (
+                partial(MCPServer.add_resource, uri=uri, read=lambda **_: ""),
+                f"tool-engine: is for the results of calls, got '{uri}'; give the resource",
+            )
+            for uri in ("tool-engine://results/a/b", "Tool-Engine://{a}/{b}", "tool-engine:x")
+        ],
         (lambda _: PromptArgument(name="kind", values="long"), "must be a list of texts"),  # type: ignore[arg-type]
     ],
 )

@@ -20,6 +20,7 @@ from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import Listing
 from tool_engine.mcp_server.long_answers import is_long, write_long
+from tool_engine.mcp_server.own_tasks import OwnTasks
 from tool_engine.mcp_server.results import write_result
 from tool_engine.mcp_server.rounds import RoundState, SpentStates
 from tool_engine.mcp_server.tasks.client_tasks import (
@@ -72,7 +73,8 @@ class ClientCalls:
         self._finder = finder
         self._kept = kept
         self._spent = SpentStates()
-        self._held = HeldCalls()
+        self.own_tasks = OwnTasks()
+        self._held = HeldCalls(self.own_tasks)
         self.tasks = (
             None
             if task_after is None
@@ -81,7 +83,8 @@ class ClientCalls:
 
     async def close(self) -> None:
         """Cancel the calls whose clients are away; those that are tasks go on."""
-        await self._held.close()
+        self._held.close()
+        await self.own_tasks.close()
         if self.tasks is not None:
             await self.tasks.close()
 
@@ -128,7 +131,7 @@ class ClientCalls:
         elif _is_modern(ctx) and self._may_wait(meant.tool):
             result = await self._held.run(request, self._run_call(meant, request))
         else:
-            result = await self._run_call(meant, request)
+            result = await self.own_tasks.run(self._run_call(meant, request))
         if result is None or not result.is_success:
             request.raise_lack()
             if request.wanted is not None:
@@ -201,7 +204,7 @@ class ClientCalls:
         except (RecordsUnavailableError, TaskError) as error:
             if tool.background != "required":
                 # What cannot be kept runs while its client waits.
-                return await self._run_call(meant, request)
+                return await self.own_tasks.run(self._run_call(meant, request))
             refusal = Refusal("execution_rejected", str(error))
             return self._engine.refuse(tool.name, arguments, context, refusal)
         return await tasks.follow(handle, request)

@@ -15,6 +15,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from tool_engine.mcp_server.asking import ClientRequest
+from tool_engine.mcp_server.own_tasks import OwnTasks
 from tool_engine.model.call import ToolExecutionResult
 
 HOLDS: Final = 30.0
@@ -34,11 +35,15 @@ class _Held(NamedTuple):
 
 
 class HeldCalls:
-    """The calls of one server whose clients are away."""
+    """The calls of one server whose clients are away.
 
-    def __init__(self) -> None:
+    Args:
+        tasks: What all calls of the server run in.
+    """
+
+    def __init__(self, tasks: OwnTasks) -> None:
         self._held: dict[str, _Held] = {}
-        self._calls: set[_Call] = set()
+        self._tasks = tasks
 
     async def run(
         self, request: ClientRequest, calling: Coroutine[Any, Any, ToolExecutionResult]
@@ -48,10 +53,7 @@ class HeldCalls:
         Returns:
             How it ended; None: it waits, and the client is to come back for it.
         """
-        call = asyncio.get_running_loop().create_task(calling)
-        self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
-        return await self._follow_call(call, request)
+        return await self._follow_call(self._tasks.start(calling), request)
 
     async def go_on(
         self, name: str, now: ClientRequest
@@ -73,16 +75,11 @@ class HeldCalls:
         held.request.come_back(now)
         return held.request, await self._follow_call(held.call, held.request)
 
-    async def close(self) -> None:
-        """Cancel all calls that are left."""
+    def close(self) -> None:
+        """Forget all calls that are left; they are cancelled with the tasks that they run in."""
         for held in self._held.values():
             held.giving_up.cancel()
         self._held.clear()
-        calls = list(self._calls)
-        for call in calls:
-            call.cancel()
-        if calls:
-            await asyncio.wait(calls)
 
     async def _follow_call(self, call: _Call, request: ClientRequest) -> ToolExecutionResult | None:
         try:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -494,8 +494,9 @@ class MCPServer:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         request, _ = self._calls.make_request(ctx, params)
         try:
-            with answer_request(request), answer_failures(f"the prompt {params.name!r}"):
-                messages = await write_prompt(params.name, prompt, arguments)
+            with answer_request(request):
+                writing = write_prompt(params.name, prompt, arguments)
+                messages = await self._run_offered(f"the prompt {params.name!r}", writing)
         except InputRequiredError:
             return request.wanted
         except ClientCannotError:
@@ -515,8 +516,8 @@ class MCPServer:
 
     async def _read_resource(self, ctx: Any, params: types.ReadResourceRequestParams) -> Any:
         uri = str(params.uri)
-        with answer_failures(f"the resource {uri[:80]!r}"):
-            content = await self._resources.read(uri)
+        reading = self._resources.read(uri)
+        content = await self._run_offered(f"the resource {uri[:80]!r}", reading)
         if content is not None and len(content.get("text") or content.get("blob") or "") > LONG:
             content = await write_long(partial(dict, content))
         if content is None:
@@ -524,6 +525,13 @@ class MCPServer:
         if content is None:
             raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})
         return {"contents": [content], "resultType": "complete"}
+
+    async def _run_offered(self, what: str, work: Coroutine[Any, Any, Any]) -> Any:
+        async def run() -> Any:
+            with answer_failures(what):
+                return await work
+
+        return await self._calls.own_tasks.run(run())
 
     async def _complete_argument(self, ctx: Any, params: types.CompleteRequestParams) -> Any:
         return complete_argument(params, self._prompts, self._resources)

@@ -16,6 +16,8 @@ _VARIABLE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _STEP: Final = re.compile("[/?#]")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
 _LONGEST_URI: Final = 4_096
+_OWN: Final = "tool-engine:"
+"""What stands there is the server's own, such as whole results: another could pose as one."""
 
 
 class Resource(NamedTuple):
@@ -39,12 +41,17 @@ class Resources:
         """Add a resource; one whose address has `{variables}` stands for many.
 
         Raises:
-            ConfigurationError: The address is none, or is there already, or the function takes
-                others than its variables.
+            ConfigurationError: The address is none, is there already or is the server's own, or
+                the function takes others than its variables.
         """
         if not isinstance(uri, str) or _URI.fullmatch(uri) is None:
             raise ConfigurationError(
                 f"a resource needs a URI, such as docs://guide or docs://{{name}}, got {uri!r:.80}"
+            )
+        if uri.lower().startswith(_OWN):
+            raise ConfigurationError(
+                f"{_OWN} is for the results of calls, got {uri!r:.80}; give the resource an "
+                "address of your own, such as docs://guide"
             )
         if uri in self._fixed or uri in self._templates:
             raise ConfigurationError(f"there is a resource {uri!r} already; give it another URI")
