@@ -15,7 +15,7 @@ from tests.access.conftest import TOKEN, head, speak, status_of
 from tests.mcp_server.test_transports import HEADERS, META
 from tests.server.conftest import BOUND, Client, Service, served
 from tool_engine import ToolEngine
-from tool_engine.access import listening
+from tool_engine.access import listener, listening
 from tool_engine.access.listening import serve_app
 from tool_engine.server import create_app
 
@@ -27,7 +27,7 @@ async def test_more_connections_than_it_takes(
     engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One too many is answered 503, and when others have left the next is served."""
-    monkeypatch.setattr(listening, "_MOST_CONNECTIONS", 4)
+    monkeypatch.setattr(listener, "_MOST_CONNECTIONS", 4)
     async with served(create_app(engine)) as service:
         host, port = service.url.removeprefix("http://").split(":")
         async with contextlib.AsyncExitStack() as held:
@@ -45,7 +45,7 @@ async def test_clients_that_still_send_when_they_are_refused(
     engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They read why; the newest may send their requests to the end, and then are hung up on."""
-    monkeypatch.setattr(listening, "_MOST_CONNECTIONS", 0)
+    monkeypatch.setattr(listener, "_MOST_CONNECTIONS", 0)
     monkeypatch.setattr(listening, "_MOST_REFUSED", 1)
     async with served(create_app(engine)) as service, contextlib.AsyncExitStack() as clients:
         host, port = service.url.removeprefix("http://").split(":")
@@ -96,6 +96,13 @@ async def test_a_client_that_comes_while_it_ends(
         await asyncio.gather(serving, return_exceptions=True)
     with clients[0] as client:
         assert await asyncio.to_thread(client.recv, 1) == b""
+
+
+async def test_it_ends_at_once(engine: ToolEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not look now and then whether it is to end, and an idle connection is closed."""
+    monkeypatch.setattr(listening, "_DATE_PERIOD", 10 * BOUND)
+    async with asyncio.timeout(BOUND), served(create_app(engine)) as service:
+        assert (await service.client("ann").get("/healthz")).status == 200
 
 
 async def test_a_socket_is_no_way_around(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""How does a server take its address?"""
+"""How does a server take its address, and how many connections may it have?"""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ from typing import Final
 
 from tool_engine.errors import ConfigurationError
 
+try:
+    import resource
+except ImportError:  # not on every system
+    resource = None  # type: ignore[assignment]
+
 MOST_WAITING: Final = 1_024
 """Connections that the system takes before this process does."""
 _MOST_UNSENT: Final = 16 << 10
 """Bytes that wait in the system for a client to read."""
+_MOST_CONNECTIONS: Final = 20_000
+_OTHER_FILES: Final = 256
+"""Open files that a process needs beside its connections, if it may have many."""
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -38,3 +46,11 @@ def open_listener(host: str, port: int) -> socket.socket:
         ) from error
     listener.setblocking(False)
     return listener
+
+
+def count_room() -> int:
+    """Return how many connections there may be: files are left for all else that is opened."""
+    if resource is None:
+        return _MOST_CONNECTIONS
+    files: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return min(_MOST_CONNECTIONS, files - min(_OTHER_FILES, files // 2))

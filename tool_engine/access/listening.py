@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import socket
 from collections.abc import Callable
 from contextvars import copy_context
@@ -17,14 +16,9 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from tool_engine.access.joined_writes import JoinedWrites
-from tool_engine.access.listener import MOST_WAITING, open_listener
+from tool_engine.access.listener import MOST_WAITING, count_room, open_listener
 from tool_engine.access.plain_http import PlainAnswer, PlainRequest, read_plain
-from tool_engine.access.problem import make_ended, send_problem
-
-try:
-    import resource
-except ImportError:  # not on every system
-    resource = None  # type: ignore[assignment]
+from tool_engine.access.problem import make_ended, send_problem, write_too_many, write_unreadable
 
 _log: Final = logging.getLogger("uvicorn.error.requests")
 _log.setLevel(logging.ERROR)
@@ -36,31 +30,16 @@ _HEAD_LIMIT: Final = 10.0
 """Seconds within which the head of a request must have come."""
 _IDLE_LIMIT: Final = 75
 """Seconds for which a connection stays open between two requests."""
-_MOST_CONNECTIONS: Final = 20_000
 _LINGER_LIMIT: Final = 1.0
 """Seconds for which a client that is refused may go on sending."""
 _MOST_REFUSED: Final = 16
 """Such clients at once; then the first of them is cut off."""
 _MOST_AT_ONCE: Final = 16
 """Connections that are taken in one turn of the loop; only then they are counted."""
-_OTHER_FILES: Final = 256
-"""Open files that a process needs beside its connections, if it may have many."""
-_FULL: Final = (
-    b'{"type":"urn:tool-engine:too-many-connections","title":"Service Unavailable","status":503,'
-    b'"detail":"this server has as many connections as it may have; try again later"}'
-)
-_FULL_HEAD: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n"
-    b"retry-after: 5\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
-)
-_UNREADABLE: Final = (
-    b'{"type":"urn:tool-engine:no-http","title":"Bad Request","status":400,"detail":"this is no '
-    b'HTTP request; send one Host, one length of the body, and no control characters"}'
-)
-_UNREADABLE_HEAD: Final = (
-    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\n"
-    b"connection: close\r\ncontent-length: %d\r\n\r\n"
-)
+_LOOK_PERIOD: Final = 0.002
+"""Seconds between two looks whether what is open has ended."""
+_DATE_PERIOD: Final = 1.0
+"""Seconds for which answers say the same time."""
 _MOST_HELD: Final = 4 << 10
 """Bytes that wait in this process beside one write: what never reads costs little more."""
 
@@ -99,7 +78,6 @@ async def serve_app(
         access_log=False,
         server_header=False,
         timeout_keep_alive=_IDLE_LIMIT,
-        timeout_graceful_shutdown=round(grace),
         backlog=_MOST_AT_ONCE,
         lifespan="on",
         interface="asgi3",
@@ -184,6 +162,11 @@ class _Server(uvicorn.Server):
 
     config: _Config
 
+    def __init__(self, config: _Config) -> None:
+        super().__init__(config)
+        self._ending = asyncio.Event()
+        self._grace = 0.0
+
     async def let_requests_end(self, grace: float) -> None:
         """Begin to end, once the requests that are open have ended, or after `grace` seconds.
 
@@ -196,14 +179,24 @@ class _Server(uvicorn.Server):
                 await asyncio.wait(open_now, timeout=grace)
         finally:
             # What has begun meanwhile has what is left.
-            self.config.timeout_graceful_shutdown = math.ceil(max(limit - loop.time(), 0.0))
-            self.should_exit = True
+            self._begin_end(max(limit - loop.time(), 0.0))
 
     def cut_requests(self) -> None:
         """Begin to end without waiting for a request."""
-        self.should_exit = True
+        self._begin_end(0.0)
         for each in self.server_state.tasks:
             each.cancel()
+
+    def _begin_end(self, grace: float) -> None:
+        self._grace = grace
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        # uvicorn looks ten times a second whether to end: here it hears of it at once.
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), _DATE_PERIOD)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # A connection that is taken in this very turn of the loop needs one more to be seen here:
@@ -214,7 +207,23 @@ class _Server(uvicorn.Server):
                 loop.remove_reader(each)
         await asyncio.sleep(0)
         self.config.is_ending = True
-        await super().shutdown(sockets)
+        for server in self.servers:
+            server.close()
+        for each in sockets or ():
+            each.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        try:
+            await asyncio.wait_for(self._wait_tasks_to_complete(), self._grace)
+        except TimeoutError:
+            for task in self.server_state.tasks:
+                task.cancel()
+        await self.lifespan.shutdown()
+
+    async def _wait_tasks_to_complete(self) -> None:
+        # uvicorn looks ten times a second, and not before a tenth of one has passed.
+        while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(_LOOK_PERIOD)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -224,14 +233,6 @@ class _Server(uvicorn.Server):
 
     def capture_signals(self) -> Any:
         return contextlib.nullcontext()
-
-
-def count_room() -> int:
-    """Return how many connections there may be: files are left for all else that is opened."""
-    if resource is None:
-        return _MOST_CONNECTIONS
-    files: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return min(_MOST_CONNECTIONS, files - min(_OTHER_FILES, files // 2))
 
 
 class PlainCycle(RequestResponseCycle):
@@ -297,7 +298,7 @@ class TimedProtocol(H11Protocol):
 
     def _refuse_client(self) -> None:
         # Not accepting would leave it waiting, and asyncio would log each turn of the loop.
-        self._joined.write(_FULL_HEAD % len(_FULL) + _FULL)
+        self._joined.write(write_too_many())
         # A system whose process closes while a request still comes resets the connection: the
         # client would fail as it sends, and never read why.
         self._joined.end_writing()
@@ -364,7 +365,7 @@ class TimedProtocol(H11Protocol):
         del msg
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not cycle.response_started:
-            self.transport.write(_UNREADABLE_HEAD % len(_UNREADABLE) + _UNREADABLE)
+            self.transport.write(write_unreadable())
         self.transport.close()
 
     def _unsupported_upgrade_warning(self) -> None:

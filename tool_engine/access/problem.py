@@ -98,3 +98,25 @@ async def send_problem(problem: Problem, send: Any) -> None:
     raw.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})
+
+
+def write_too_many() -> bytes:
+    """Return the answer to a client beyond the connections that a server may have."""
+    detail = "this server has as many connections as it may have; try again later"
+    return _write_last(Problem(503, "too-many-connections", detail, headers={"retry-after": "5"}))
+
+
+def write_unreadable() -> bytes:
+    """Return the answer to what is no request of HTTP."""
+    detail = (
+        "this is no HTTP request; send one Host, one length of the body, and no control characters"
+    )
+    return _write_last(Problem(400, "no-http", detail))
+
+
+def _write_last(problem: Problem) -> bytes:
+    status, body, headers = problem.write()
+    said = {**headers, "connection": "close", "content-length": str(len(body))}
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+    lines += [f"{name}: {value}" for name, value in said.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body
