@@ -320,6 +320,21 @@ async def test_two_engines(make: Make, work: Work) -> None:
     assert sorted(work.ran) == list(range(40))
 
 
+async def test_one_that_asks_in_another_engine(make: Make, work: Work) -> None:
+    """That is said where it is looked at from elsewhere, and no place among those that wait."""
+    first, second = await make(), await make()
+    first.controller.pause()
+    handle = await first.start("work", {"number": 1})
+    async with asyncio.timeout(BOUND):
+        while "paused" not in str((await handle.refresh()).message):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+    found = await second.tasks.get(handle.id)
+    assert found.state.message == "another process has it, and asks for a slot there"
+    first.controller.resume()
+    work.gate.set()
+    assert (await found.wait(BOUND)).is_success
+
+
 @pytest.mark.parametrize(("asked", "has_room"), [("claim", False), ("put", False), ("put", True)])
 async def test_an_answer_that_takes_longer_than_some_looks(
     make: Make, work: Work, monkeypatch: pytest.MonkeyPatch, asked: str, has_room: bool

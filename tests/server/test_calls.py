@@ -323,6 +323,9 @@ async def test_consent_over_the_api(service: Service, ann: Client) -> None:
     async with asyncio.timeout(BOUND):
         while len(items := (await asker.get("/v1/approvals")).json["items"]) < 2:  # noqa: ASYNC110 - the same
             await asyncio.sleep(0)
+    told = (await ann.get(f"/v1/calls/{items[0]['call_id']}/explanation")).json
+    assert (told["state"], told["waited"] > 0) == ("asking", True)
+    assert f"{items[0]['call_id']}: it waits for consent" in told["text"]
     by_amount = {each["arguments"]["amount"]: each for each in items}
     assert {each["principal"] for each in items} == {"ann"}
     assert (await ann.get("/v1/approvals")).status == 403
@@ -337,6 +340,8 @@ async def test_consent_over_the_api(service: Service, ann: Client) -> None:
     results = [(await each).json for each in calls]
     assert results[0]["output"] == {"result": "paid 1"}
     assert "too much" in results[1]["error"]
+    told = (await ann.get(f"/v1/calls/{by_amount[1]['call_id']}/explanation")).json
+    assert (told["state"], told["reason"]) == ("ended", "it has ended: succeeded")
     again = await asker.send("POST", first, json={"is_allowed": True})
     assert (again.status, again.kind) == (404, "unknown-open-request")
 

@@ -199,6 +199,8 @@ async def test_the_head_of_a_stream(service: Service) -> None:
         answer = await speak(service.url, request + head("GET /healthz"))
         assert answer.count("HTTP/1.1 200 OK") == 2
         assert '{"status":"ok"}' in answer
+        # That of a stream says of no length that its events do not have.
+        assert ("content-length" in answer.partition("\r\n\r\n")[0]) == (path == "/v1/tools")
 
 
 async def test_filters(olga: Client, ann: Client) -> None:

@@ -15,6 +15,9 @@ from tool_engine.model.json.output import to_json
 from tool_engine.redaction import shorten_words
 
 MEDIA_TYPE: Final = "application/problem+json"
+NOT_KEPT: Final = (b"cache-control", b"no-store")
+PROTECTED: Final = ((b"x-content-type-options", b"nosniff"),)
+"""Headers of every answer."""
 
 
 class ProblemDetails(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -94,7 +97,8 @@ def make_unknown(*, is_sent: bool = True) -> Problem:
 async def send_problem(problem: Problem, send: Any) -> None:
     """Send a problem as the answer to a request."""
     status, body, headers = problem.write()
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    raw = [*PROTECTED, NOT_KEPT]
+    raw += [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     raw.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})

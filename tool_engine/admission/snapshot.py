@@ -16,6 +16,7 @@ from tool_engine.model.json.data import Data
 
 ANOTHER: Final = "another call"
 """Stands where the id of a call is not to be named, or where it has none."""
+_WITHOUT_SLOT: Final = ("unknown", "asking", "ended")
 
 
 class HeldSlot(msgspec.Struct, Data, frozen=True):
@@ -105,7 +106,8 @@ class WaitExplanation(msgspec.Struct, frozen=True):
     state: str
     """`waiting`, `running`, `parked` (it waits for a call of its own, its slot is lent out),
     `sharing` (it gets the result of another call, which `holders` names and the rest is about), or
-    `unknown` for a call that has ended or never was, with a reason if its work was lost."""
+    `unknown` for a call that has ended or never was, with a reason if its work was lost. Over HTTP
+    also `asking` (it waits for consent) and `ended`."""
     bucket: str | None = None
     position: int = 0
     """1 for the next one of its bucket; 0 when it does not wait."""
@@ -138,7 +140,7 @@ class WaitExplanation(msgspec.Struct, frozen=True):
         )
 
     def __str__(self) -> str:
-        if self.state == "unknown" and self.reason:
+        if self.state in _WITHOUT_SLOT and self.reason:
             return f"{self.call_id}: {self.reason}"
         if self.state == "unknown":
             return (

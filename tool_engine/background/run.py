@@ -250,6 +250,10 @@ class TaskRun(msgspec.Struct, eq=False):
         self._note_begun()
         return slot
 
+    def note_call(self, call: Any) -> None:
+        """Note the id of the call, which waits: for a slot, or for a call whose run it shares."""
+        self.kept.state = replace(self.kept.state, call_id=call.call_id)
+
     async def admit(self, request: Any, queued: Callable[[], None], call: Any) -> Any:
         """Return a slot for the call, once its task is written as running.
 
@@ -258,7 +262,7 @@ class TaskRun(msgspec.Struct, eq=False):
         """
         call.held, self.slot = self.slot, None
         if call.held is None:
-            self.kept.state = replace(self.kept.state, call_id=call.call_id)
+            self.note_call(call)
             call.held = await self._wait_for_slot(request, queued, call.call_id)
         try:
             await self._begin_task(call)

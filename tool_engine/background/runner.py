@@ -124,7 +124,7 @@ class Runner:
             return None
         if call_id is not None:
             found = self._engine.controller.explain(call_id)
-            if found.state == "waiting":
+            if found.state in ("waiting", "sharing"):
                 # Its owner reads it, and so does a client: the calls of others have no names here.
                 return str(found.hide_calls(lambda _: False))
         return kept.state.message or "it is about to ask for a slot"

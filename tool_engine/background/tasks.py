@@ -515,6 +515,7 @@ class EngineTasks:
             raise _missing_error(kept.state.id)
         # What was read is older than what it has come to here meanwhile.
         if not (kept.state.is_final or self.feeding.runner.has_run(kept)):
+            kept.worker = now.worker
             kept.take_state(now.state)
 
     async def _find_kept(self, task_id: str, owner: str | None = None) -> KeptTask | None:
@@ -541,6 +542,8 @@ class EngineTasks:
         if state.status != QUEUED:
             return
         message = self.feeding.runner.explain_wait(kept)
+        if message is None and kept.worker not in (None, self.feeding.worker):
+            message = "another process has it, and asks for a slot there"
         if message is None:
             message = self.feeding.describe_place(await self._storage.count_ahead(kept))
         if kept.state is state:

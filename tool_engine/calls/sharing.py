@@ -211,6 +211,9 @@ class Flights:
     ) -> ToolExecutionResult | None:
         flight.followers[follower] = None
         self._followed[follower.call.call_id] = flight
+        task: Any = follower.call.context.task
+        if task is not None:
+            task.note_call(follower.call)
         if flight.call.reports is not None:
             flight.call.reports.welcome(follower.call)
         loop = asyncio.get_running_loop()

@@ -15,10 +15,13 @@ from tool_engine.admission.snapshot import (
     ClusterSnapshot,
     ConcurrencySnapshot,
     HeldSlot,
+    WaitExplanation,
     WaitingCall,
 )
+from tool_engine.calls.engine_calls import PresentCall
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ClusterUnavailableError, ConfigurationError
+from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.settings.limit_proposal import LimitProposals
 from tool_engine.server.operation import Asked, serve_at
 
@@ -90,7 +93,14 @@ async def get_admission(asked: Asked) -> Any:
     ).to_dict()
 
 
-@serve_at("GET", "/v1/cluster", scope="operate", answer=ClusterSnapshot, errors=(404, 503))
+@serve_at(
+    "GET",
+    "/v1/cluster",
+    scope="operate",
+    is_of_all_tools=True,
+    answer=ClusterSnapshot,
+    errors=(404, 503),
+)
 async def get_cluster(asked: Asked) -> Any:
     """Show who holds and who waits for what all processes of the cluster share; asks its database.
 
@@ -116,6 +126,22 @@ async def find_named(asked: Asked) -> Callable[[str | None], bool]:
     found = await asked.engine.calls.list(caller_id=asked.owner)
     named = {each.call_id for each in found if asked.principal.may_use(each.tool_name)}
     return named.__contains__
+
+
+def describe_no_slot(
+    explanation: WaitExplanation, found: PresentCall | ToolCallRecord
+) -> WaitExplanation:
+    """Return what there is to say of a call that neither has a slot nor waits for one."""
+    if isinstance(found, ToolCallRecord):
+        return msgspec.structs.replace(
+            explanation, state="ended", reason=f"it has ended: {found.outcome.value}"
+        )
+    if found.state != "asking":
+        return explanation
+    reason = "it waits for consent, and for no slot meanwhile; see GET /v1/approvals"
+    return msgspec.structs.replace(
+        explanation, state=found.state, waited=found.seconds, reason=reason
+    )
 
 
 def _leave_out(by_tool: dict[str, Any], may_use: Callable[[str], bool]) -> dict[str, Any]:

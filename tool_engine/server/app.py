@@ -259,7 +259,8 @@ class _Methods:
     def __init__(self, path: str, served: Served) -> None:
         found = [each for each in OPERATIONS if each.path == path]
         self._endpoints = {each.method: Endpoint(each, served) for each in found}
-        self._allowed = ", ".join(sorted(self._endpoints))
+        methods = {*self._endpoints, *(("HEAD",) if "GET" in self._endpoints else ())}
+        self._allowed = ", ".join(sorted(methods))
 
     def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]

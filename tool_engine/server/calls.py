@@ -19,7 +19,7 @@ from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.task import TaskHandle
-from tool_engine.server.admission import find_named
+from tool_engine.server.admission import describe_no_slot, find_named
 from tool_engine.server.long_work import accept_task, start_task
 from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.paging import Limit
@@ -332,9 +332,11 @@ async def explain_call(asked: Asked) -> Any:
 
     Calls of others are `another call`, but for one that operates: how many they are is known.
     """
-    await _find_call(asked)
+    found = await _find_call(asked)
     is_named = await find_named(asked)
     explanation = asked.engine.controller.explain(asked.path["call_id"])
+    if explanation.state == "unknown" and not explanation.reason:
+        explanation = describe_no_slot(explanation, found)
     return explanation.hide_calls(is_named).to_dict()
 
 

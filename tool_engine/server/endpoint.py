@@ -9,7 +9,14 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.access.principal import Principal
-from tool_engine.access.problem import Problem, make_ended, make_unknown
+from tool_engine.access.problem import (
+    NOT_KEPT,
+    PROTECTED,
+    Problem,
+    make_ended,
+    make_unknown,
+    send_problem,
+)
 from tool_engine.access.stepping import go_on
 from tool_engine.access.streams import leave_when_unknown
 from tool_engine.errors import (
@@ -22,13 +29,13 @@ from tool_engine.errors import (
 from tool_engine.logger import get_logger
 from tool_engine.model.json.output import to_json
 from tool_engine.redaction import trace_of
-from tool_engine.server.operation import Asked, Operation, Reply
+from tool_engine.server.operation import Asked, EventSource, Operation, Reply
 from tool_engine.server.reading import decode_body, read_query
 from tool_engine.server.served import Served
 
 _log: Final = get_logger(__name__)
 _JSON: Final = "application/json"
-_EVENTS: Final = "text/event-stream"
+_EVENTS: Final = b"text/event-stream"
 _AT_ONCE: Final = 1 << 16
 """Bytes that are read or written on the event loop; more in a thread."""
 _PATIENCE: Final = 0.05
@@ -66,15 +73,17 @@ class Endpoint:
                 client = _Client(receive, scope["is_known"])
                 answer = await self._finish_work(work, waited_for, client)
         except Exception as error:  # noqa: BLE001 - each becomes an answer
-            status, body, headers = _explain_failure(error, operation.name).write()
-            await _send_body(send, status, body, headers)
+            await send_problem(_explain_failure(error, operation.name), send)
             return
         if answer is None and operation.answer is not None:
             return  # its client has left
         reply = answer if isinstance(answer, Reply) else Reply(answer)
-        if reply.stream is not None and scope["method"] != "HEAD":
-            client = client or _Client(receive, scope["is_known"])
-            await _send_stream(reply, operation.name, client, send)
+        if reply.stream is not None:
+            await _send_stream_head(reply, send)
+            if scope["method"] != "HEAD":
+                client = client or _Client(receive, scope["is_known"])
+                await _send_stream(reply.stream, operation.name, client, send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         body, kind = await _write_reply(reply)
         headers = {"content-type": kind, **reply.headers} if kind else reply.headers
@@ -96,6 +105,13 @@ class Endpoint:
                 "not-allowed",
                 f"{principal.name!r} may not do this; it takes the scope {operation.scope!r}",
             )
+        if operation.is_of_all_tools and not principal.may_use_all:
+            raise Problem(
+                403,
+                "not-allowed",
+                f"{principal.name!r} may not do this, which shows all tools; it takes a token "
+                "whose `tools` are left out",
+            )
         query = read_query(scope["query_string"], operation.query)
         root: str = scope.get("root_path", "").rstrip("/")
         path = scope["path_params"]
@@ -110,8 +126,6 @@ class Endpoint:
 
 async def _write_reply(reply: Reply) -> tuple[bytes, str]:
     """Return the body of an answer, and what kind of text it is; empty: there is none."""
-    if reply.stream is not None:
-        return b"", _EVENTS  # of HEAD, which no event follows
     if reply.data is not None:
         return reply.data, _JSON
     if reply.text is not None:
@@ -211,7 +225,7 @@ class Sized(msgspec.Struct):
 
 
 async def _send_body(send: Any, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-    raw = [*_ALWAYS, _KEPT if "etag" in headers else _NOT_KEPT]
+    raw = [*PROTECTED, _KEPT if "etag" in headers else NOT_KEPT]
     for name, value in headers.items():
         raw.append((name.encode(), value.encode("latin-1")))
     if status in (204, 304):
@@ -222,24 +236,21 @@ async def _send_body(send: Any, status: int, body: bytes, headers: Mapping[str, 
     await send({"type": "http.response.body", "body": body})
 
 
-_NOT_KEPT: Final = (b"cache-control", b"no-store")
 _KEPT: Final = (b"cache-control", b"private, no-cache")
 """Of what has an `ETag`: a client may keep it, and asks each time whether it still holds."""
-_ALWAYS: Final = [
-    (b"x-content-type-options", b"nosniff"),
-]
 
 
-async def _send_stream(reply: Reply, operation: str, client: _Client, send: Any) -> None:
-    """Send events until they end or the client has left; the last may be a problem."""
-    raw = [(b"content-type", _EVENTS.encode()), _NOT_KEPT, *_ALWAYS, (b"x-accel-buffering", b"no")]
+async def _send_stream_head(reply: Reply, send: Any) -> None:
+    raw = [(b"content-type", _EVENTS), NOT_KEPT, *PROTECTED, (b"x-accel-buffering", b"no")]
     await send({"type": "http.response.start", "status": reply.status, "headers": raw})
+
+
+async def _send_stream(stream: EventSource, operation: str, client: _Client, send: Any) -> None:
+    """Send events until they end or the client has left; the last may be a problem."""
 
     async def write(piece: bytes) -> None:
         await send({"type": "http.response.body", "body": piece, "more_body": True})
 
-    stream = reply.stream
-    assert stream is not None  # noqa: S101 - the caller has looked
     try:
         await _while_client_listens(stream(write), client)
     except asyncio.CancelledError:
@@ -247,7 +258,6 @@ async def _send_stream(reply: Reply, operation: str, client: _Client, send: Any)
         raise
     except Exception as error:  # noqa: BLE001 - the head of the answer is sent already
         await write(_write_problem(_explain_failure(error, operation)))
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _write_problem(problem: Problem) -> bytes:

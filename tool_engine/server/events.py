@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from tool_engine.access.problem import Problem
 from tool_engine.errors import EventsExpiredError
@@ -165,7 +166,8 @@ class _Reader:
                 await _write_dropped(write, each.missing)
             elif _may_hear(self._asked, each):
                 others = self._missed.others_of(each)
-                await write(write_engine_event(each, self._asked.served.epoch, others))
+                shown = _limit_names(self._asked, each)
+                await write(write_engine_event(shown, self._asked.served.epoch, others))
             if self._asked.served.ending.is_set():
                 return
         self._others = self._missed.others
@@ -177,7 +179,8 @@ class _Reader:
         if event is None:
             await send_heartbeat(write)
         elif _may_hear(self._asked, event):
-            await write(write_engine_event(event, self._asked.served.epoch, self._others))
+            shown = _limit_names(self._asked, event)
+            await write(write_engine_event(shown, self._asked.served.epoch, self._others))
         return False
 
 
@@ -193,6 +196,13 @@ def _may_hear(asked: Asked, event: ToolEngineEvent) -> bool:
         return False
     # Of what else belongs to no call, sessions and decisions are of one person.
     return event.event_type in _OF_TOOLS or event.data.get("caller_id") == asked.owner
+
+
+def _limit_names(asked: Asked, event: ToolEngineEvent) -> ToolEngineEvent:
+    """Return an event that names no tool which the principal may not know."""
+    if asked.principal.may_use_all or event.event_type is not ToolEngineEventType.RELOAD_COMPLETED:
+        return event
+    return replace(event, data=asked.limit_changes(event.data))
 
 
 OPERATIONS = (stream_events,)

@@ -9,7 +9,14 @@ from tool_engine.executors.fleet.looking import FleetSnapshot
 from tool_engine.server.operation import Asked, serve_at
 
 
-@serve_at("GET", "/v1/fleet", scope="operate", answer=FleetSnapshot, errors=(404,))
+@serve_at(
+    "GET",
+    "/v1/fleet",
+    scope="operate",
+    is_of_all_tools=True,
+    answer=FleetSnapshot,
+    errors=(404,),
+)
 async def get_fleet(asked: Asked) -> Any:
     """Show the machines that tools run on, the workers of each tool, and the calls on their way."""
     if asked.engine.fleet is None:

@@ -45,6 +45,7 @@ async def check_readiness(asked: Asked) -> Any:
     "GET",
     "/metrics",
     scope="operate",
+    is_of_all_tools=True,
     answer=str,
     errors=(501,),
     also={"text/plain": {"schema": {"type": "string"}}},

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from tool_engine.catalog.source_tools import SourceState
 from tool_engine.mcp_servers.state import MCPServerState
 from tool_engine.server.endpoint import Sized
 from tool_engine.server.operation import Asked, serve_at
+from tool_engine.server.results import Moment
 
 
 class Changes(msgspec.Struct, kw_only=True):
@@ -39,7 +40,7 @@ class QuarantinedName(msgspec.Struct):
 class GenerationState(msgspec.Struct):
     number: int
     cause: str
-    at: datetime
+    at: Moment
     added: list[str]
     modified: list[str]
     removed: list[str]
@@ -88,17 +89,24 @@ class Paused(msgspec.Struct):
 @serve_at("GET", "/v1/engine", scope="operate", answer=EngineState)
 async def get_engine(asked: Asked) -> Any:
     """Show what is loaded, what could not be, and what waits for approval."""
-    engine = asked.engine
+    engine, may_use = asked.engine, asked.principal.may_use
     state = EngineState(
         engine.generation,
-        len(engine.list_names()),
+        len(asked.name_usable(engine.list_names())),
         engine.controller.snapshot().is_paused,
         asked.served.is_draining,
         [LoadError(file, message) for file, message in engine.load_errors],
-        [QuarantinedName(each.tool.name, each.message) for each in engine.quarantined()],
+        [
+            QuarantinedName(each.tool.name, each.message)
+            for each in engine.quarantined()
+            if may_use(each.tool.name)
+        ],
         [
             GenerationState(
-                each.number, each.cause, each.at, each.added, each.modified, each.removed
+                each.number,
+                each.cause,
+                each.at.isoformat(),
+                *map(asked.name_usable, (each.added, each.modified, each.removed)),
             )
             for each in engine.generations()
         ],
@@ -109,13 +117,17 @@ async def get_engine(asked: Asked) -> Any:
 @serve_at("GET", "/v1/sources", scope="operate", answer=SourceList)
 async def list_sources(asked: Asked) -> Any:
     """List servers and other sources of tools, and how it is with each."""
-    return SourceList(asked.engine.list_mcp_servers(), asked.engine.list_sources())
+    servers = [
+        replace(each, tools=tuple(asked.name_usable(each.tools)))
+        for each in asked.engine.list_mcp_servers()
+    ]
+    return SourceList(servers, asked.engine.list_sources())
 
 
 @serve_at("POST", "/v1/reload", scope="operate", answer=Changes)
 async def reload_tools(asked: Asked) -> Any:
     """Read all definitions again."""
-    changes = await asked.engine.reload()
+    changes = asked.limit_changes(await asked.engine.reload())
     return {"generation": asked.engine.generation, **changes}
 
 
@@ -124,7 +136,7 @@ async def reload_tools(asked: Asked) -> Any:
 )
 async def roll_back(asked: Asked) -> Any:
     """Return to the definitions of a generation that is kept."""
-    changes = await asked.engine.rollback(asked.body.generation)
+    changes = asked.limit_changes(await asked.engine.rollback(asked.body.generation))
     return {"generation": asked.engine.generation, **changes}
 
 

@@ -6,7 +6,7 @@ answers it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -39,6 +39,17 @@ class Asked(msgspec.Struct):
         """Return a header of the request; None: it has none of this name, in lower case."""
         value = self.headers.get(name.encode())
         return None if value is None else value.decode("latin-1")
+
+    def name_usable(self, names: Iterable[str]) -> list[str]:
+        """Return those names of tools that the principal may know."""
+        return [each for each in names if self.principal.may_use(each)]
+
+    def limit_changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a reload has changed, without the tools that the principal may not know."""
+        found = dict(changes)
+        for name in ("added", "modified", "removed"):
+            found[name] = self.name_usable(found.get(name, ()))
+        return found
 
     @property
     def engine(self) -> ToolEngine:
@@ -87,6 +98,8 @@ class Operation(msgspec.Struct, frozen=True):
     """Further answers, as OpenAPI writes them, by status or, for 200, by media type."""
     headers: Mapping[str, str | tuple[str, Mapping[str, Any]]] = {}
     """The request headers that it heeds, with what they mean, and JSON Schema of what they hold."""
+    is_of_all_tools: bool = False
+    """Whether it shows all tools at once: one that may not use them all is refused."""
     is_cancelled_with_client: bool = False
     """Whether its work ends when its client has left."""
 

@@ -141,8 +141,14 @@ async def _find_record(asked: Asked, record_id: str) -> ToolCallRecord | None:
 
 @serve_at("GET", "/v1/statistics", scope="read", answer=Statistics, query=StatisticsQuery)
 async def get_statistics(asked: Asked) -> Any:
-    """Sum up the calls: the principal's own, or all for one that operates."""
-    return await asked.engine.store.get_call_statistics(**_make_filters(asked))
+    """Sum up the calls: the principal's own, or all for one that operates.
+
+    Tools that the principal may not use are counted, and not named.
+    """
+    found = await asked.engine.store.get_call_statistics(**_make_filters(asked))
+    for name in ("tool_distribution", "by_tool"):
+        found[name] = {each: found[name][each] for each in asked.name_usable(found[name])}
+    return found
 
 
 def _make_filters(asked: Asked) -> dict[str, Any]:

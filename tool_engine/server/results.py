@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
 
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.output import to_json
@@ -20,6 +22,8 @@ _NOTED: Final = _PLAIN | {float}
 """The same for what the engine itself notes: its numbers are finite."""
 _LARGE: Final = 1 << 16
 """Bytes of an output that is made into JSON values in a thread."""
+Moment: TypeAlias = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""A time as `to_dict` has it: msgspec writes the same one with a `Z`."""
 
 
 async def write_result(result: ToolExecutionResult) -> bytes:
@@ -31,7 +35,8 @@ async def write_result(result: ToolExecutionResult) -> bytes:
     if is_flat and _NOTED.issuperset(map(type, result.metadata.values())):
         # A number or a text may not be JSON's own, or have too many digits.
         with suppress(OverflowError, ValueError):
-            return msgspec.json.encode(result)
+            moment: Any = result.executed_at.isoformat()
+            return msgspec.json.encode(replace(result, executed_at=moment))
     if pack_small(result.output, _LARGE) is None:
         return await asyncio.to_thread(_write_whole, result)
     return _write_whole(result)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from tool_engine.engine import ToolEngine
+from tool_engine.model.json.data import fields_as_json
 from tool_engine.model.json.output import to_text
 from tool_engine.model.session import LONGEST_SESSION_ID, SessionInfo
 from tool_engine.model.tool import Tool
@@ -19,6 +20,7 @@ from tool_engine.server.endpoint import Sized
 from tool_engine.server.operation import Asked, serve_at
 from tool_engine.server.paging import Limit
 from tool_engine.server.problems import make_unknown
+from tool_engine.server.results import Moment
 from tool_engine.session.kept_secrets import KeptSecrets
 from tool_engine.visible import cut_middle
 
@@ -65,7 +67,7 @@ class SessionMessage(msgspec.Struct, kw_only=True):
     role: str
     """`user`, `assistant`, `tool`, or `loop`: what the loop itself said to the model."""
     text: str
-    time: datetime | None
+    time: Moment | None
     calls: list[SessionCall]
 
 
@@ -78,7 +80,7 @@ class SessionVariable(msgspec.Struct, kw_only=True):
     labels: list[str]
     """Where its content came from."""
     chars: int
-    updated_at: datetime | None
+    updated_at: Moment | None
     text: str
 
 
@@ -106,8 +108,8 @@ class SessionDetails(msgspec.Struct, kw_only=True):
     session_id: str
     agent_id: str
     conversation_id: str
-    created_at: datetime | None
-    updated_at: datetime | None
+    created_at: Moment | None
+    updated_at: Moment | None
     """Null: it is not among the 10,000 that were saved last."""
     pending_approvals: int
     count: int
@@ -128,18 +130,26 @@ class SessionDetails(msgspec.Struct, kw_only=True):
     """Called tools whose definition is not here: all their arguments are hidden."""
 
 
-@serve_at("GET", "/v1/sessions", scope="operate", answer=SessionList, query=SessionQuery)
+@serve_at(
+    "GET",
+    "/v1/sessions",
+    scope="operate",
+    is_of_all_tools=True,
+    answer=SessionList,
+    query=SessionQuery,
+)
 async def list_sessions(asked: Asked) -> Any:
     """List the conversations that are kept, the one that was saved last first."""
     sessions = asked.engine.store.sessions
     found = await sessions.list(asked.query.limit, asked.query.offset)
-    return SessionList(list(found))
+    return {"items": [fields_as_json(each) for each in found]}
 
 
 @serve_at(
     "GET",
     "/v1/sessions/{session_id}",
     scope="operate",
+    is_of_all_tools=True,
     answer=SessionDetails,
     query=SessionQuery,
     errors=(404,),
@@ -161,7 +171,8 @@ async def get_session(asked: Asked) -> Any:
     found.session_id = session_id
     found.pending_approvals = len(pending)
     if info is not None:
-        found.created_at, found.updated_at = info.created_at, info.updated_at
+        found.created_at = info.created_at.isoformat()
+        found.updated_at = info.updated_at.isoformat()
     return Sized(found)
 
 
@@ -294,10 +305,10 @@ def _take_text(kept: Mapping[str, Any], key: str) -> str:
     return cut_middle(found, _LONGEST) if isinstance(found, str) else ""
 
 
-def _take_time(kept: Mapping[str, Any], key: str) -> datetime | None:
+def _take_time(kept: Mapping[str, Any], key: str) -> Moment | None:
     with suppress(ValueError):
         found = datetime.fromisoformat(_take_text(kept, key))
-        return found if found.tzinfo is not None else None
+        return found.isoformat() if found.tzinfo is not None else None
     return None
 
 

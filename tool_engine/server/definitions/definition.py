@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +22,7 @@ from tool_engine.errors import DefinitionError
 from tool_engine.model.tool import Tool, is_source_name
 from tool_engine.server.endpoint import Sized
 from tool_engine.server.operation import Asked, serve_at
+from tool_engine.server.results import Moment
 from tool_engine.server.tools import find_tool
 
 MOST_CHANGES: Final = 100
@@ -46,7 +46,7 @@ class ToolVersion(msgspec.Struct):
 
     generation: int
     cause: str
-    at: datetime
+    at: Moment
     version: str
     definition_hash: str
     level: str
@@ -137,7 +137,7 @@ def _list_versions(name: str, generations: Sequence[Generation]) -> Iterator[Too
         yield ToolVersion(
             generation.number,
             generation.cause,
-            generation.at,
+            generation.at.isoformat(),
             tool.version,
             tool.definition_hash,
             "none" if found is None else found.level,
