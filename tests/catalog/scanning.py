@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tool_engine.catalog.folder.folder_reading import Catalog
-from tool_engine.catalog.folder.merging import ScanOutcome
+from tool_engine.catalog.folder.merging import ScanOutcome, merge_folder
 from tool_engine.catalog.index import ToolIndex
 
 __all__ = ["Folder", "changes"]
@@ -29,7 +29,7 @@ class Folder:
 
     def scan(self) -> ScanOutcome:
         """Looks, and goes on with the snapshot that comes of it."""
-        outcome = self.catalog.scan(self.index)
+        outcome = merge_folder(self.index, self.catalog.look())
         self.index = outcome.index
         return outcome
 

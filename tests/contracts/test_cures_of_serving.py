@@ -64,8 +64,8 @@ RIGHTS = "access/principal.py: write frozenset({'call'}) and ('notes_*',)"
 TEXTS = "access/texts.py: write ['...'], also for one"
 HOST = "access/hosts.py: write HOST or HOST:PORT, in ASCII and an address of IPv6 in brackets"
 ORIGIN = "access/pages.py: write https://HOST or https://HOST:PORT, as browsers send it"
-OTHER_ROOT = "server/mounting.py: choose another one, such as '/tools'"
-NO_DOTS = "server/mounting.py: leave them out"
+OTHER_ROOT = "server/routing.py: choose another one, such as '/tools'"
+NO_DOTS = "server/routing.py: leave them out"
 TRIED |= {KEY_SET, PATTERNS, RIGHTS, TEXTS, HOST, ORIGIN, OTHER_ROOT, NO_DOTS}
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from tests.approval.people import Person
 from tests.session.catalogs import definition, engine_over, group, write
+from tests.session.refused_labels import list_refused_labels
 from tool_engine import DeferredApprover, ToolEngine, ToolExecutionContext
 from tool_engine.approval.describe import describe
 from tool_engine.interfaces import Source
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variables.accepts import list_refused_labels
 from tool_engine.sources.composition import combine, keep, prefix, rename
 
 TEXT = "The quarterly figures are forty two thousand and eleven, as was expected by everyone."

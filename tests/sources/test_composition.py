@@ -21,7 +21,6 @@ from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionR
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.parameter import ToolParameter
-from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.cycle import process_tool_calls
 from tool_engine.protocols.prompts import prompt
@@ -274,7 +273,6 @@ async def test_a_conflict_of_groups_allows_nothing(
     post = toolbox.find("post")
     assert post is not None
     assert not post.is_enabled
-    assert [each.execution for each in toolbox.permissions_of("post")] == [ExecutionPolicy.DENY]
 
 
 async def test_what_a_model_is_told_otherwise(web: ToolEngine) -> None:

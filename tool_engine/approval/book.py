@@ -196,15 +196,6 @@ class ApprovalBook:
         request = self._open.get(token)
         return request is not None and self._clock() < request.expires_at
 
-    async def pending_anywhere(self) -> list[ApprovalRequest]:
-        """Return `pending` and the open requests of other processes in the storage."""
-        found = {each.token: each for each in self.pending()}
-        if self.storage is not None:
-            for each in await self.storage.pending(self.session_id):
-                if self._clock() < each.expires_at:
-                    found.setdefault(each.token, each)
-        return sorted(found.values(), key=lambda each: each.asked_at)
-
     async def find(self, token: str) -> ApprovalRequest | None:
         """Return the request with this token, of any process, or None."""
         request = self._open.get(token)

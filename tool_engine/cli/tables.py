@@ -1,4 +1,4 @@
-"""How do tools, results, findings, events and metrics look as tables?"""
+"""How do tools, results, findings and facts look as tables?"""
 
 from __future__ import annotations
 
@@ -133,18 +133,6 @@ def results_table(
     return table
 
 
-def events_table(events: Iterable[ToolEngineEvent], title: str) -> Table:
-    table = make_table(title, "time", "event", "tool", "what")
-    for event in events:
-        table.add_row(
-            event.timestamp.astimezone().strftime("%H:%M:%S.%f")[:-3],
-            plain(event.event_type.value),
-            plain(event.tool_name or ""),
-            plain(_shorten_text(event_text(event))),
-        )
-    return table
-
-
 def event_text(event: ToolEngineEvent) -> str:
     if event.error:
         return " ".join(event.error.split())
@@ -152,21 +140,6 @@ def event_text(event: ToolEngineEvent) -> str:
         level = event.data.get("level")
         return f"version {event.tool.version}" + (f", {level}" if level else "")
     return json_text(event.data, indent=None) if event.data else ""
-
-
-def bucket_table(buckets: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = make_table("buckets", "bucket", "running", "limit", "waiting", "utilization")
-    for name, values in buckets.items():
-        limit = values.get("limit")
-        utilization = values.get("utilization")
-        table.add_row(
-            plain(name, "bold cyan"),
-            str(values.get("current", 0)),
-            "none" if limit is None else str(limit),
-            str(values.get("queue", 0)),
-            "" if utilization is None else f"{utilization:.0%}",
-        )
-    return table
 
 
 def count_text(number: int, noun: str) -> str:

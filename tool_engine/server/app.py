@@ -33,10 +33,9 @@ from tool_engine.server import (
 )
 from tool_engine.server.definitions import definition, locking, own_tests
 from tool_engine.server.endpoint import Endpoint
-from tool_engine.server.mounting import check_root_path
 from tool_engine.server.openapi import describe_operations
 from tool_engine.server.problems import make_draining
-from tool_engine.server.routing import Router
+from tool_engine.server.routing import Router, check_root_path
 from tool_engine.server.served import Served
 from tool_engine.server.wishes import wants_page
 

@@ -338,10 +338,9 @@ class ToolSession(KnownArguments, Source):
 
     @property
     def pending_approvals(self) -> list[ApprovalRequest]:
-        """Return the requests that wait for an answer, the oldest first.
+        """Return the requests that wait here for an answer, the oldest first.
 
-        `session.gate.book.pending_anywhere` also finds those of other processes on the same
-        database.
+        `engine.approvals.pending` also finds those of other processes on the same database.
         """
         return self.gate.book.pending()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.session.refused_labels import list_refused_labels
 from tool_engine.approval.policy import PermissionRule
 from tool_engine.catalog.definition.permission import build_permission, permission_spec
 from tool_engine.catalog.loader import ToolConfigLoader
@@ -15,7 +16,6 @@ from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.variables.accepts import list_refused_labels
 
 HEAD = "name: t\ndescription: d\n"
 

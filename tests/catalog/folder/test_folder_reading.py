@@ -288,4 +288,4 @@ def test_nothing_new_is_the_same_snapshot(folder: Folder) -> None:
     assert folder.scan().index is index
     folder.put("a.yaml", "name: a\ndescription: 'd'\n")
     assert folder.scan().index is index
-    assert Catalog(folder.path).scan(index).index is index
+    assert merge_folder(index, Catalog(folder.path).look()).index is index

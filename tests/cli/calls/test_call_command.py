@@ -20,10 +20,10 @@ import pytest
 
 from tests import warm
 from tests.cli.talking import ASKS, at_terminal
-from tool_engine.cli import settings
+from tool_engine.cli import signals
 from tool_engine.cli.calls.call_command import print_result
 from tool_engine.cli.failures import CommandError
-from tool_engine.cli.settings import run_async
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import result_text
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.content.blocks import lay_out
@@ -301,7 +301,7 @@ def test_what_never_ends_is_left_behind(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After a second signal even that ends which takes no cancelling, as a thread does."""
-    monkeypatch.setattr(settings, "_PATIENCE", 0.01)
+    monkeypatch.setattr(signals, "_PATIENCE", 0.01)
 
     waited: list[int] = []
 
@@ -325,7 +325,7 @@ def test_what_takes_no_cancelling_keeps_no_command_from_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A tool that goes on in the loop is left behind a second after its command has ended."""
-    monkeypatch.setattr(settings, "_PATIENCE", 0.01)
+    monkeypatch.setattr(signals, "_PATIENCE", 0.01)
     left: list[asyncio.Task[None]] = []
 
     async def go_on() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.talking import ASKS, CTRL_C, CTRL_D, PROMPT, STYLE, WAIT, at_terminal, in_pipe
-from tool_engine.cli import settings
+from tool_engine.cli import signals
 from tool_engine.cli.chat.chat_view import PlainView
 from tool_engine.cli.chat.turns import ChatTurns
 from tool_engine.errors import RecordsUnavailableError
@@ -244,7 +244,7 @@ class Impatient:
 
 def test_second_ctrl_c_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever presses it again while the turn is still ending wants out, and gets there."""
-    monkeypatch.setattr(settings, "_PATIENCE", 0.01)
+    monkeypatch.setattr(signals, "_PATIENCE", 0.01)
     both: Any = Impatient()
     turns = ChatTurns(PlainView(lambda _: None), both, is_kept=False)
     with pytest.raises(KeyboardInterrupt):

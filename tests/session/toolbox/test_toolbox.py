@@ -295,20 +295,7 @@ async def test_a_file_that_takes_the_name_of_a_session_group(
     await engine.reload()
     assert names(toolbox) == ["note", "query"]
     assert toolbox.groups_of("note") == ["late"]
-    assert [each.execution for each in toolbox.permissions_of("note")] == [ExecutionPolicy.DENY]
     assert [each for each in toolbox.findings if "group 'late'" in each] == toolbox.findings != []
-
-
-async def test_what_groups_permit(engine: ToolEngine) -> None:
-    """What groups say of a tool counts whether they are on or off. X3."""
-    toolbox = Toolbox(engine)
-    asks = Permission(execution=ExecutionPolicy.ASK_ALWAYS)
-    toolbox.register_group(ToolGroup(name="x", tools=("query",), permission=asks))
-    assert [each.execution for each in toolbox.permissions_of("query")] == [
-        ExecutionPolicy.DENY,
-        ExecutionPolicy.ASK_ALWAYS,
-    ]
-    assert toolbox.permissions_of("note") == []
 
 
 async def test_kept_and_taken_up_again(engine: ToolEngine) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.session.refused_labels import list_refused_labels
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.tool import Tool
-from tool_engine.session.variables.accepts import list_refused_labels, refuse_content, refuse_typing
+from tool_engine.session.variables.accepts import refuse_content, refuse_typing
 from tool_engine.session.variables.references import expand_references, reference
 from tool_engine.session.variables.store import Variable, VariableStore
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.session.refused_labels import list_refused_labels
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
-from tool_engine.session.variables.accepts import list_refused_labels
 from tool_engine.session.variables.labels import ReadLabels, find_result_labels, without_host
 
 WEB = "tool:fetch_page effect:read host:evil.example"

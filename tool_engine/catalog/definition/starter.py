@@ -31,8 +31,6 @@ KINDS: Final = {
 
 SCHEMA_FILE: Final = ".tool.schema.json"
 """The schema beside the tool files; hidden, so that no loader reads it."""
-MODELINE: Final = f"# yaml-language-server: $schema={SCHEMA_FILE}"
-"""The first line of a tool file, by which editors find the schema."""
 
 _TEMPLATES: Final = resources.files("tool_engine.catalog").joinpath("templates")
 _PLACE_OF_NAME: Final = "__NAME__"

@@ -27,7 +27,7 @@ from tool_engine.catalog.definition_files import (
 )
 from tool_engine.catalog.folder.arrivals import GONE, Arrivals
 from tool_engine.catalog.folder.cache import CachedLoader
-from tool_engine.catalog.folder.merging import FileOutcome, FolderOutcome, ScanOutcome, merge_folder
+from tool_engine.catalog.folder.merging import FileOutcome, FolderOutcome
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import kind_of
@@ -93,9 +93,6 @@ class Catalog:
 
     def __repr__(self) -> str:
         return f"Catalog({self.directory!r}, {len(self._files)} files)"
-
-    def scan(self, previous: ToolIndex) -> ScanOutcome:
-        return merge_folder(previous, self.look())
 
     def look(
         self,

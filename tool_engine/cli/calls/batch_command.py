@@ -16,7 +16,8 @@ from tool_engine.cli.documents import JSONTextError, read_entries
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.recording import recording_engine, records_written
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import count_text, fact_table, results_table
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEventType

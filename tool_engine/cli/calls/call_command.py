@@ -27,7 +27,8 @@ from tool_engine.cli.options import (
     settings_of,
 )
 from tool_engine.cli.records.recording import recording_engine
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import findings_table
 from tool_engine.engine import ToolEngine
 from tool_engine.executors.executor_registry import ExecutorRegistry

@@ -9,7 +9,8 @@ from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.records.filters import RecordFilters
 from tool_engine.cli.records.recording import open_records
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import make_table
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.settings.limit_proposal import LimitProposal, LimitProposals

@@ -16,7 +16,8 @@ from tool_engine.approval.kept import keep_answer
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.records.recording import open_records, recording_engine
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import SessionConflictError
 from tool_engine.knowledge.store import ToolKnowledgeStore

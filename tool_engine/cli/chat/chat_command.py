@@ -10,7 +10,8 @@ from tool_engine.cli.chat.chat_options import ChatOptions, check_options, read_s
 from tool_engine.cli.console import print_json_line
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 
 MessageArgument = Annotated[
     list[str] | None,

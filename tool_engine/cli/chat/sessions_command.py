@@ -20,7 +20,8 @@ from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.record_line import local_time
 from tool_engine.cli.records.recording import open_records
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import fact_table, make_table
 from tool_engine.cli.usage import suggest_step
 from tool_engine.knowledge.store import ToolKnowledgeStore

@@ -19,7 +19,7 @@ from tool_engine.agent.loop import AgentLoop
 from tool_engine.cli.chat.chat_view import ChatView
 from tool_engine.cli.chat.input import Said
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CommandError
-from tool_engine.cli.settings import hurry_after_signal
+from tool_engine.cli.signals import hurry_after_signal
 from tool_engine.errors import RecordsUnavailableError, SessionConflictError, ToolEngineError
 from tool_engine.knowledge.memory_sessions import MemorySessionStorage
 from tool_engine.model.checks.nearness import suggest_near

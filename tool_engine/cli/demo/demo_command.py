@@ -25,7 +25,8 @@ from tool_engine.cli.demo.stage import Stage, copy_definitions
 from tool_engine.cli.demo.steps import STEPS, Steps
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.options import ToolsOption, settings_of
-from tool_engine.cli.settings import Settings, run_async, run_until_interrupted
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async, run_until_interrupted
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.subagent import ToolSubAgent

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tool_engine.catalog.alias_clashes import clashes_of
-from tool_engine.catalog.definition.placing import place_problem
 from tool_engine.catalog.definition_files import (
     SETTLE_TIME,
     FileStamp,
@@ -30,7 +29,8 @@ from tool_engine.catalog.loader import (
     kind_of,
     load_checked,
 )
-from tool_engine.catalog.yaml.document import format_path
+from tool_engine.catalog.yaml.document import format_path, parse_path
+from tool_engine.catalog.yaml.strict_yaml import parse_yaml
 from tool_engine.cli.console import make_console, plain
 from tool_engine.cli.failures import missing_file
 from tool_engine.cli.settings import Settings
@@ -334,3 +334,21 @@ def print_summary(checked: Sequence[Checked]) -> None:
         f"{count_text(len(checked), 'file')} checked, {len(checked) - invalid} valid, "
         f"{invalid} invalid, {count_text(problems, 'problem')}"
     )
+
+
+def place_problem(problem: DefinitionProblem, text: bytes, number: int) -> DefinitionProblem:
+    """Return the problem with the line and column of definition `number`.
+
+    An executor reads the entry of the loaded tool, which no longer knows the lines of its text.
+    """
+    if problem.line is not None:
+        return problem
+    try:
+        documents, _ = parse_yaml(text, problem.file)
+    except DefinitionError:
+        documents = []
+    if number >= len(documents):
+        # The file has changed meanwhile; its next check finds the problem anew.
+        return problem
+    line, column = documents[number].position(parse_path(problem.path))
+    return problem._replace(line=line, column=column)

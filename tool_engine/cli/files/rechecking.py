@@ -19,7 +19,8 @@ from tool_engine.catalog.folder.watcher import ToolWatcher
 from tool_engine.cli.console import make_console, plain, print_json_line
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from tool_engine.cli.files.checking import Checked, Checker, print_checked, print_summary
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.stdout_reader import reader_watched
 from tool_engine.visible import visible
 

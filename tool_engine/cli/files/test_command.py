@@ -29,7 +29,8 @@ from tool_engine.cli.files.report_formats import (
     xml_text,
 )
 from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import count_text
 from tool_engine.cli.writing import write_output
 from tool_engine.engine import ToolEngine

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import typer
 
+from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.servers.config_file import read_config_file
 from tool_engine.cli.console import print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
@@ -23,7 +25,9 @@ from tool_engine.cli.files.report_formats import (
 from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
 from tool_engine.cli.settings import Settings
 from tool_engine.executors.executor_registry import ExecutorRegistry, find_missing_fleet
-from tool_engine.mcp_servers.surroundings import list_obstacles
+from tool_engine.executors.mcp.programs import explain_start
+from tool_engine.mcp_servers.settings import list_unset
+from tool_engine.mcp_servers.settings import settings_of as server_settings_of
 
 _INVALID: Final = "invalid"
 _DOUBTFUL: Final = "doubtful"
@@ -99,7 +103,7 @@ def _check_all(settings: Settings, paths: Sequence[str]) -> list[Checked]:
         checked.append(_check_servers(servers))
     for each in checked:
         for server in each.servers if not each.problems else ():
-            each.warnings += list_obstacles(server)
+            each.warnings += _list_obstacles(server)
     if settings.read_file("fleet") is None:
         # Right in itself: which engine loads it is not known.
         registry = ExecutorRegistry()
@@ -109,7 +113,7 @@ def _check_all(settings: Settings, paths: Sequence[str]) -> list[Checked]:
     if isinstance(servers, tuple) and not paths and settings.file is not None:
         found = Checked(settings.file.file, list(servers))
         for server in servers:
-            found.warnings += [*server.findings, *list_obstacles(server)]
+            found.warnings += [*server.findings, *_list_obstacles(server)]
         checked.append(found)
     return checked
 
@@ -126,3 +130,16 @@ def _list_findings(checked: Checked) -> Iterator[Finding]:
         yield Finding(_INVALID, "error", problem.message, *where)
     for warning in checked.warnings:
         yield make_finding(_DOUBTFUL, "warning", warning, checked.file)
+
+
+def _list_obstacles(server: ServerDefinition) -> Iterator[str]:
+    """Yield what of this machine stands against a start, each with its place and its cure."""
+    unset = list(map(str, list_unset(server)))
+    yield from unset
+    settings = server_settings_of(server)
+    if unset or not settings.command or not server.is_enabled:
+        return
+    found = explain_start(settings.command, {**os.environ, **settings.env}, settings.cwd)
+    if found is not None:
+        what = f"the server {server.name!r} does not start here: {found}"
+        yield f"{server.locate(found.part)}: {what}"

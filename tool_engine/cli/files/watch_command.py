@@ -13,7 +13,8 @@ from tool_engine.cli.console import make_console, print_json_line, visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from tool_engine.cli.files.watch_table import WatchTable
 from tool_engine.cli.options import ToolsOption, settings_of
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.stdout_reader import reader_watched
 from tool_engine.cli.tables import event_text
 from tool_engine.engine import ToolEngine

@@ -9,7 +9,8 @@ from tool_engine.cli.console import print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.mcp.word_request import Request, find_server, own_name
 from tool_engine.cli.records.recording import recording_engine
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.engine import ToolEngine
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool

@@ -13,7 +13,8 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.mcp.word_request import Request, find_server, is_down, open_servers
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import count_text
 from tool_engine.config import LOCK_ENFORCE
 from tool_engine.engine import ToolEngine

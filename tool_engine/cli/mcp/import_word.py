@@ -11,7 +11,8 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.mcp.word_request import Request, find_server, open_servers, own_name
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.writing import make_folder, write_file
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolEngineError

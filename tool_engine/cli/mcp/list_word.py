@@ -7,7 +7,8 @@ from typing import Any
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.mcp.word_request import Request, is_down, open_servers
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import make_table
 from tool_engine.mcp_servers.state import MCPServerState
 from tool_engine.visible import visible

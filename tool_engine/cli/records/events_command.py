@@ -33,7 +33,8 @@ from tool_engine.cli.records.filters import (
 from tool_engine.cli.records.following import Pace, Patience, print_each, record_looks
 from tool_engine.cli.records.record_line import local_time
 from tool_engine.cli.records.recording import is_shared, newest_records, open_events, open_records
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import OUTCOME_STYLES, event_text
 from tool_engine.events.event_filter import WantedEvents
 from tool_engine.model.call import ToolExecutionResult

@@ -28,7 +28,8 @@ from tool_engine.cli.records.filters import (
     UntilOption,
 )
 from tool_engine.cli.records.recording import open_records
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.knowledge.export import EXPORT_FORMATS, export_records
 from tool_engine.model.record import RecordQuery
 from tool_engine.named_file import why_unwritten, writing_named

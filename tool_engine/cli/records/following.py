@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from tool_engine.cli.console import visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from tool_engine.cli.records.recording import open_records, records_file
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.stdout_reader import reader_watched
 from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.store import ToolKnowledgeStore

@@ -36,7 +36,8 @@ from tool_engine.cli.records.following import print_each, record_looks
 from tool_engine.cli.records.quantities import seconds_text
 from tool_engine.cli.records.record_line import WIDE, fit_encoding, local_time, record_text
 from tool_engine.cli.records.recording import is_shared, newest_records
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import OUTCOME_STYLES, make_table
 from tool_engine.knowledge.export import exported_row
 from tool_engine.model.record import RecordQuery, ToolCallRecord

@@ -11,7 +11,8 @@ from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.quantities import parse_seconds, parse_size
 from tool_engine.cli.records.recording import open_records
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import count_text
 from tool_engine.model.settings.retention import RecordRetention
 

@@ -31,7 +31,8 @@ from tool_engine.cli.records.filters import (
 from tool_engine.cli.records.quantities import seconds_text
 from tool_engine.cli.records.record_line import WIDE, draw_bars, fit_encoding, local_time
 from tool_engine.cli.records.recording import open_records
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import count_text, make_table
 from tool_engine.cli.writing import write_output
 from tool_engine.knowledge.store import ToolKnowledgeStore, shown_usage

@@ -13,7 +13,8 @@ from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.records.quantities import seconds_text
 from tool_engine.cli.records.record_line import fit_encoding, record_text
 from tool_engine.cli.records.recording import open_records
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import OUTCOME_STYLES, fact_table
 from tool_engine.knowledge.export import exported_row
 from tool_engine.knowledge.store import ToolKnowledgeStore

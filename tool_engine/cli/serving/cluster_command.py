@@ -13,7 +13,8 @@ from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, settings_of
 from tool_engine.cli.records.quantities import seconds_text
-from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import make_table
 from tool_engine.config import checked_concurrency
 from tool_engine.model.settings.cluster import ClusterConfig

@@ -25,9 +25,9 @@ from tool_engine.cli.options import (
     settings_of,
 )
 from tool_engine.cli.records.recording import recording_engine
-from tool_engine.cli.serving.open_engine import serve_while_open
 from tool_engine.cli.serving.studio_links import announce_studio
-from tool_engine.cli.settings import Settings, run_until_interrupted
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.signals import run_until_interrupted, serve_while_open
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 if TYPE_CHECKING:

@@ -50,9 +50,6 @@ _POLL: Final = 0.01
 _SECONDS_TO_DRAIN: Final = 0.2
 """Seconds for what an ended server has written and we have not read."""
 
-Reads = "MemoryObjectReceiveStream[SessionMessage | Exception]"
-Writes = "MemoryObjectSendStream[SessionMessage]"
-
 
 class StdioTransport:
     """One run of a server's program, as a transport of the SDK.

@@ -16,7 +16,6 @@ from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.json.copying import live
-from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.toolbox.standing import (
@@ -186,14 +185,6 @@ class Toolbox:
         """Return the names of a tool's groups, on or off."""
         groups = self.standing.memberships.get(shown_name, ())
         return list(dict.fromkeys(group.name for group in groups))
-
-    def permissions_of(self, shown_name: str) -> list[Permission]:
-        """Return the permissions of a tool's groups, in the order of `groups_of`.
-
-        A group that is off counts, too: a tool may be on without it.
-        """
-        groups = self.standing.memberships.get(shown_name, ())
-        return [group.permission for group in groups if group.permission is not None]
 
     def shown_names(self, tool: Tool) -> list[str]:
         """Return the names under which the model sees an engine's tool."""

@@ -27,20 +27,7 @@ _REFER: Final = "Make an argument nothing but the reference to a variable that i
 _TOOL: Final = re.compile(r"tool:(?:source-(\d+):)?([^:]*)")
 
 
-def list_refused_labels(
-    labels: Iterable[str], accepts: Iterable[str] | None, source: str = ""
-) -> list[str]:
-    """Return the labels that a tool does not accept, sorted.
-
-    Args:
-        labels: Where a content came from.
-        accepts: Words; `*`, `?` and `[...]` stand for anything, as in file names.
-        source: Which of several sources has the tool; see `source_of`.
-    """
-    return sorted(shown for shown, _ in _find_refused(labels, accepts, source))
-
-
-def _find_refused(
+def find_refused_labels(
     labels: Iterable[str], accepts: Iterable[str] | None, source: str
 ) -> list[tuple[str, str]]:
     """Return refused labels, as the tool reads them and as they are."""
@@ -67,11 +54,11 @@ def refuse_content(
     """
     read = expanded.read
     for variable in expanded.variables:
-        refused = _find_refused(variable.labels, tool.accepts, source)
+        refused = find_refused_labels(variable.labels, tool.accepts, source)
         if refused:
             what = f"the variable {variable.name!r}"
             return _make_refusal(tool, refused, what, _LEAVE, read, {"variable": variable.name})
-    refused = _find_refused(inside, tool.accepts, source)
+    refused = find_refused_labels(inside, tool.accepts, source)
     what = "what was read for this call"
     return _make_refusal(tool, refused, what, _LEAVE, read, {}) if refused else None
 
@@ -84,7 +71,7 @@ def refuse_typing(tool: Tool, expanded: Expanded, source: str = "") -> Refusal |
         expanded: The arguments of the call, or of the call that it is a part of.
         source: Which of several sources has the tool; see `source_of`.
     """
-    refused = _find_refused(expanded.typed, tool.accepts, source)
+    refused = find_refused_labels(expanded.typed, tool.accepts, source)
     what = "what you have read, and so what you type,"
     return _make_refusal(tool, refused, what, _REFER, expanded.read, {}) if refused else None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tool_engine import DefinitionError, ToolEngine, ToolEngineConfig
-from tool_engine.catalog.definition.placing import place_problem
+from tool_engine.cli.files.checking import place_problem
 from tool_engine.errors import DefinitionProblem
 
 SHELL = """name: sh

@@ -1,0 +1,193 @@
+"""How does a command run, and what ends it at Ctrl-C or another signal?"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from tool_engine.cli.failures import EXIT_INTERRUPTED, CommandError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from tool_engine.engine import ToolEngine
+
+_ENDS: Final[list[signal.Signals]] = [
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+"""Not every system has both."""
+CALLS_CANCELLED: Final = "the running calls were cancelled"
+_PATIENCE: Final = 1.0
+"""Seconds that a shutdown may still take after a second signal."""
+_LAST_PATIENCE: Final = 5.0
+"""Seconds that a server may still take after a second signal, to write how its tasks ended."""
+_SECOND: Final = 2
+_hurries: Final[list[Callable[[], object]]] = []
+_SIGNALLED: Final = EXIT_INTERRUPTED - signal.SIGINT
+"""Added by shells to a signal's number in the exit code of the process."""
+
+
+def run_async(
+    command: Coroutine[Any, Any, int],
+    *,
+    log_level: int = logging.WARNING,
+    explain: Callable[[], str] = lambda: CALLS_CANCELLED,
+) -> int:
+    """Run a command's coroutine; Ctrl-C cancels it and the running calls.
+
+    So does the end of the process (SIGTERM) or of its terminal (SIGHUP): programs that tools have
+    started do not go on without it. The coroutine returns the exit code; log lines from `log_level`
+    on go to stderr. `explain` returns what has become of its work at such an end.
+
+    Raises:
+        CommandError: Ctrl-C was pressed, or a signal ended the process.
+    """
+    import asyncio
+
+    from tool_engine.cli.logs import logs_on_stderr
+
+    try:
+        with logs_on_stderr(log_level):
+            return asyncio.run(_run_interruptible(command))
+    except _LeftBehindError as left:
+        return left.exit_code
+    except KeyboardInterrupt as error:
+        number = next(iter(error.args), signal.SIGINT)
+        by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
+        raise CommandError(
+            f"interrupted{by}; {explain()}",
+            error_type="interrupted",
+            exit_code=_SIGNALLED + number,
+        ) from None
+
+
+def run_until_interrupted(
+    command: Coroutine[Any, Any, int], *, log_level: int = logging.WARNING
+) -> int:
+    """Run a command that goes on until a signal: that is its usual end, and no error of it."""
+    try:
+        return run_async(command, log_level=log_level)
+    except CommandError as error:
+        if error.kind != "interrupted":
+            raise
+        return error.exit_code
+
+
+async def serve_while_open(
+    made: AbstractAsyncContextManager[ToolEngine],
+    serve: Callable[[ToolEngine], Awaitable[object]],
+) -> None:
+    """Serve an engine while it is open; a second signal leaves its calls no more time."""
+    import asyncio
+
+    from msgspec.structs import replace
+
+    task: Any = asyncio.current_task()
+    served: list[ToolEngine] = []
+
+    def hurry() -> None:
+        if served:
+            # What waits in line would take the places of what ends.
+            served[0].controller.pause()
+            served[0]._pipeline.abort()  # noqa: SLF001 - as its closing does, when its time is over
+            # What takes no cancelling keeps its slot, for which its closing would wait.
+            served[0].config = replace(served[0].config, close_timeout=0.1)
+        if is_serving:
+            task.cancel()
+
+    is_serving = True
+    with _hurried_by(hurry):
+        async with made as engine:
+            served.append(engine)
+            try:
+                await serve(engine)
+            finally:
+                # From here on it closes, which is not to be cancelled: its tasks are written.
+                is_serving = False
+
+
+@contextlib.contextmanager
+def _hurried_by(hurry: Callable[[], object]) -> Iterator[None]:
+    """Have a second signal call `hurry`, which ends what the first one lets end; a third cuts off.
+
+    What must be written, such as how tasks have ended, has some seconds for that.
+    """
+    _hurries.append(hurry)
+    try:
+        yield
+    finally:
+        _hurries.remove(hurry)
+
+
+def hurry_after_signal(loop: asyncio.AbstractEventLoop, again: Callable[[], object]) -> None:
+    """After a second signal, or at the end, call `again` if the cancellation takes long.
+
+    What is left behind then, such as a call in a thread, is not reported.
+    """
+    loop.call_later(_PATIENCE, again)
+    loop.set_exception_handler(lambda *_: None)
+
+
+class _LeftBehindError(SystemExit):
+    """A command has ended, and what a tool has left in its loop has not."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
+
+
+async def _run_interruptible(command: Coroutine[Any, Any, int]) -> int:
+    import asyncio
+
+    # asyncio's own handler cancels wherever the signal comes, in the middle of a callback too,
+    # which then reports that it lost its future. A second Ctrl-C waits for nothing.
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    came: list[signal.Signals] = []
+
+    def interrupt(number: signal.Signals) -> None:
+        came.append(number)
+        if len(came) == _SECOND and _hurries:
+            for hurry in _hurries:
+                hurry()
+            loop.call_later(_LAST_PATIENCE, interrupt, number)
+            return
+        if len(came) > 1:
+            hurry_after_signal(loop, partial(interrupt, number))
+        if len(came) > 1 or task is None or not task.cancel():
+            raise KeyboardInterrupt(came[0])
+
+    with contextlib.ExitStack() as heard:
+        # An ignored signal stays ignored, as under `nohup`.
+        ends = [each for each in _ENDS if signal.getsignal(each) is signal.SIG_DFL]
+        try:
+            for number in (signal.SIGINT, *ends):
+                loop.add_signal_handler(number, interrupt, number)
+                heard.callback(loop.remove_signal_handler, number)
+        except (NotImplementedError, RuntimeError, ValueError):
+            # Other systems, and other threads than the main one, have only asyncio's way.
+            return await command
+        try:
+            exit_code = await command
+        except asyncio.CancelledError:
+            if came:
+                _leave_behind(loop, KeyboardInterrupt(came[0]))
+                raise KeyboardInterrupt(came[0]) from None
+            raise
+        _leave_behind(loop, _LeftBehindError(exit_code))
+        return exit_code
+
+
+def _leave_behind(loop: asyncio.AbstractEventLoop, end: BaseException) -> None:
+    """Have `end` raised if a task takes no cancelling, for which `asyncio.run` waits for ever."""
+    import asyncio
+
+    def leave() -> None:
+        raise end
+
+    if len(asyncio.all_tasks()) > 1:
+        hurry_after_signal(loop, leave)
