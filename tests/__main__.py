@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.effort import VARIABLE
+from tests.postgres_server import MADE
 from tests.warm import ADDRESS, SDK, Program, Server
 
 TESTS = Path(__file__).parent
@@ -360,6 +361,7 @@ def main(arguments: Sequence[str]) -> int:
         folder = Path(name)
         folder.chmod(0o711)  # the database server may run as another user
         environment = {**os.environ, "PYTHONHASHSEED": seed, VARIABLE: effort, "TMPDIR": name}
+        environment[MADE] = name
         environment["COVERAGE_FILE"] = str(folder / ".coverage")
         files = list_test_files()
         parts = quick_parts(files) if options.quick else [heartbeats(folder), *parts_of(files)]

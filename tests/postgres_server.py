@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ __all__ = ["NoServerError", "PostgresServer", "running_server"]
 
 PASSWORD = "correct-horse-battery"
 START_LIMIT = 30.0
+MADE = "TESTS_POSTGRES"
+"""The variable that says in which folder a whole run keeps what `initdb` has made once."""
 # Root may not run the server, and the tests of a container often run as root.
 OTHER_USERS = ("postgres", "nobody")
 
@@ -171,31 +173,42 @@ def running_server(*, waits_for_disk: bool = False) -> Iterator[PostgresServer]:
     if account is not None:
         os.chown(folder, account.pw_uid, account.pw_gid)
     try:
-        words = folder / "password"
-        words.write_text(PASSWORD)
-        words.chmod(0o644)
-        options = ["-U", "owner", "-A", "scram-sha-256", "--pwfile", str(words)]
-        subprocess.run(
-            [
-                initdb,
-                "-D",
-                str(folder / "data"),
-                *options,
-                "-E",
-                "UTF8",
-                "--no-locale",
-                "--no-sync",
-            ],
-            check=True,
-            capture_output=True,
-            cwd=folder,
-            timeout=60,
-            user=user,
-            group=group,
-        )
+        _fill(folder, initdb, user, group)
         yield from _serve(postgres, folder, user, group, fsync=waits_for_disk)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fill(folder: Path, initdb: str, user: int | None, group: int | None) -> None:
+    """Puts the files of a server into its folder: to make them takes longer than to copy them."""
+    kept = Path(os.environ[MADE], "postgres") if MADE in os.environ else None
+    if kept is not None and kept.exists():
+        _copy(kept, folder / "data")
+        return
+    words = folder / "password"
+    words.write_text(PASSWORD)
+    words.chmod(0o644)
+    options = ["-U", "owner", "-A", "scram-sha-256", "--pwfile", str(words)]
+    options += ["-E", "UTF8", "--no-locale", "--no-sync"]
+    subprocess.run(
+        [initdb, "-D", str(folder / "data"), *options],
+        check=True,
+        capture_output=True,
+        cwd=folder,
+        timeout=60,
+        user=user,
+        group=group,
+    )
+    if kept is not None:
+        own = kept.with_name(f"{folder.name}-made")
+        _copy(folder / "data", own)
+        with suppress(OSError):  # another process was first
+            own.rename(kept)
+
+
+def _copy(made: Path, to: Path) -> None:
+    # As `shutil` does not, it keeps whose they are.
+    subprocess.run(["cp", "-a", made, to], check=True, capture_output=True, timeout=60)
 
 
 def _serve(

@@ -235,6 +235,7 @@ SCENES: tuple[Scene, ...] = (
 )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("way", SWEEPS)
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 def test_cancelled_at_every_moment(scene: Scene, way: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine import (
     ConcurrencyConfig,
     ToolConcurrencyController,
@@ -140,7 +141,9 @@ async def trace(engine: ToolEngine, turns: list[list[tuple[str, Any]]]) -> list[
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=share_of(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(turns=st.lists(st.lists(CALLS, min_size=1, max_size=5), min_size=1, max_size=4))
 def test_both_ways_look_alike(turns: list[list[tuple[str, Any]]], tmp_path: Any) -> None:

@@ -192,6 +192,7 @@ async def test_it_runs_there(stand: Stand) -> None:
     assert (pid == os.getpid()) == (stand.place == "here")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["block", "wait", "ignore"])
 async def test_the_deadline(stand: Stand, name: str) -> None:
     """C21: the result is there by then; the slot is given back when the work has really ended."""
@@ -202,6 +203,7 @@ async def test_the_deadline(stand: Stand, name: str) -> None:
     await stand.check_slot()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["block", "wait"])
 async def test_a_cancelled_caller(stand: Stand, name: str) -> None:
     """C8: it goes on, though nothing else stops the work; the slot goes back with its end."""
@@ -239,6 +241,7 @@ async def test_a_flood_of_lines_is_bounded(stand: Stand) -> None:
     assert len(said) < 20_000
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("name", "words"),
     [("leave", "tried to end the process"), ("fail", "no such thing"), ("odd", "JSON")],

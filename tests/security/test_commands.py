@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.effort import IS_WHOLE
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import Tool, ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.errors import DefinitionError, ToolExecutionError
@@ -342,11 +343,12 @@ async def test_when_the_program_ends_all_are_gone(shop: Shop, script: str) -> No
     assert shop.left() == {}
 
 
+FAMILIES = 150 if IS_WHOLE else 30
 FORKS = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 born = 0
-while born < 150:
+while born < int(sys.argv[1]):
     if os.fork() == 0:
         while True:
             if os.fork():
@@ -360,15 +362,15 @@ time.sleep(60)
 async def test_what_forks_all_the_time_is_gone(shop: Shop) -> None:
     """Processes that replace themselves for ever end together: no fork outruns the kill."""
     with pytest.raises(TimeoutError):
-        await shop.run(["/usr/bin/env", "python3", "-c", FORKS], 3.0)
+        await shop.run(["/usr/bin/env", "python3", "-c", FORKS, str(FAMILIES)], 2.0)
     assert shop.left() == {}
 
 
 async def test_fifty_at_once(shop: Shop) -> None:
-    """Fifty families that refuse to end are gone by one deadline."""
+    """Families that refuse to end are gone by one deadline: fifty, at whole effort."""
     script = f"{IGNORES_TERM} ({IGNORES_TERM} sleep 60) & setsid sleep 60 & sleep 60"
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(timed_out(shop, script)) for _ in range(50)]
+        tasks = [group.create_task(timed_out(shop, script)) for _ in range(50 if IS_WHOLE else 15)]
     assert all(task.result() for task in tasks)
     assert shop.left() == {}
 
@@ -381,7 +383,7 @@ async def timed_out(shop: Shop, script: str) -> bool:
 
 async def test_cancelled_at_every_moment(shop: Shop) -> None:
     """However far a call has come, its cancellation leaves no process, no zombie and no thread."""
-    for turn in range(60):
+    for turn in range(0, 60, 1 if IS_WHOLE else 3):
         task = asyncio.create_task(shop.run(["sh", "-c", "sleep 60 & sleep 60"], 3.0))
         await asyncio.sleep(turn / 4000)
         task.cancel()

@@ -13,18 +13,19 @@ from typing import Any
 import pytest
 
 from tests.calls.audit import make_engine
+from tests.effort import IS_WHOLE
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.model.progress import ToolProgress
 
-MANY = 1_000_000
+MANY = 1_000_000 if IS_WHOLE else 200_000
 HANDLERS = f"""
 def work(context):
     for number in range({MANY}):
         context.report_progress(number, {MANY - 1})
     return "done"
 def lines(context):
-    for number in range(100_000):
+    for number in range({MANY // 10}):
         context.log("x" * 100)
     return "done"
 def loud(context):

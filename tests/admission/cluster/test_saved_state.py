@@ -33,6 +33,7 @@ class SavedCoordinator(WatchedCoordinator):
         return outcome
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("seed", range(1, 13 if IS_WHOLE else 3))
 def test_it_keeps_its_promises(monkeypatch: pytest.MonkeyPatch, seed: int, strategy: str) -> None:

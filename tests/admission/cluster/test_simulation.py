@@ -18,6 +18,7 @@ CALLS = 500
 SEEDS = range(1, 13 if IS_WHOLE else 3)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_breach(seed: int, strategy: str) -> None:

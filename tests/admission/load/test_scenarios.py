@@ -27,6 +27,7 @@ def with_the_best_limit(scenario: Scenario, seed: int) -> Outcome:
     return run_scenario(scenario, limit=scenario.best, seed=seed)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
 def test_it_is_as_good_as_the_best_limit_that_stays(scenario: Scenario, kind: str) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import IS_WHOLE
 from tests.knowledge.sql.conftest import BOUND
 from tests.warm import Program
 from tool_engine.errors import EventsExpiredError
 from tool_engine.knowledge.sql.sql_events import BLOCK, SQLEventStorage
 
-ROUNDS = 3
+ROUNDS = 3 if IS_WHOLE else 2
 PAGE = 37
 WRITER = """
 import asyncio, sys

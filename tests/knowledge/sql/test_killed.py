@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import IS_WHOLE
 from tests.warm import ROOT, run
 
-ROUNDS = {"call": 12, "batch": 6, "buffered": 5}
+ROUNDS = (
+    {"call": 12, "batch": 6, "buffered": 5} if IS_WHOLE else {"call": 5, "batch": 3, "buffered": 3}
+)
 
 
 @pytest.mark.parametrize("mode", ROUNDS)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import IS_WHOLE
 from tests.warm import ROOT, run
 
-ROUNDS = 12
+ROUNDS = 12 if IS_WHOLE else 4
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
