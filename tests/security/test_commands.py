@@ -343,7 +343,7 @@ async def test_when_the_program_ends_all_are_gone(shop: Shop, script: str) -> No
     assert shop.left() == {}
 
 
-FAMILIES = 150 if IS_WHOLE else 30
+FORKERS = 150 if IS_WHOLE else 30
 FORKS = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -362,7 +362,7 @@ time.sleep(60)
 async def test_what_forks_all_the_time_is_gone(shop: Shop) -> None:
     """Processes that replace themselves for ever end together: no fork outruns the kill."""
     with pytest.raises(TimeoutError):
-        await shop.run(["/usr/bin/env", "python3", "-c", FORKS, str(FAMILIES)], 2.0)
+        await shop.run(["/usr/bin/env", "python3", "-c", FORKS, str(FORKERS)], 2.0)
     assert shop.left() == {}
 
 
