@@ -256,7 +256,7 @@ async def test_failures(provider: str, status: int, is_transient: bool, is_strea
             await asked(model, [model.user_message("?")], is_streamed=is_streamed)
     failure = caught.value
     assert (failure.status, failure.is_transient) == (status, is_transient)
-    assert "not today." in str(failure)
+    assert "not today" in str(failure)
     assert f"model-1: 127.0.0.1:{server.url.split(':')[2].split('/')[0]} answered" in str(failure)
     assert key not in str(failure)
     assert failure.__cause__ is not None

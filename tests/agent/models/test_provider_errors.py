@@ -91,6 +91,44 @@ async def test_an_error_in_the_place_of_a_completion() -> None:
             await asked(model, [model.user_message("?")], is_streamed=False)
 
 
+@pytest.mark.parametrize(
+    ("status", "cure"),
+    [
+        (400, None),
+        (401, "check the key"),
+        (403, "check the key, and that it may use this model"),
+        (404, "check the model's name and the server's address"),
+        (503, "try again later"),
+    ],
+)
+async def test_what_to_do(status: int, cure: str | None) -> None:
+    """A refusal ends with what helps, where more than the provider's own words is known."""
+    async with (
+        asyncio.timeout(TIMEOUT),
+        play("openai", [failing(status, "Not so."), ANSWERS]) as server,
+        client_of("openai", server.url, max_retries=0) as model,
+    ):
+        with pytest.raises(ChatModelError) as caught:
+            await asked(model, [model.user_message("?")])
+        assert (await asked(model, [model.user_message("?")])).text == ANSWERS.text
+    words = str(caught.value)
+    assert words.endswith(f"answered {status}: Not so; {cure}" if cure else "Not so.")
+
+
+async def test_what_is_no_api() -> None:
+    """Another program at the address: it is said what the address has to be of."""
+    async with (
+        asyncio.timeout(TIMEOUT),
+        play("openai", [Turn(raw=b"<html>Hello</html>")]) as server,
+        client_of("openai", server.url, max_retries=0) as model,
+    ):
+        with pytest.raises(ChatModelError) as caught:
+            await asked(model, [model.user_message("?")], is_streamed=False)
+    assert str(caught.value).endswith(
+        "; check that its address is that of a model's API, as its provider writes it"
+    )
+
+
 async def test_a_quota_that_is_used_up() -> None:
     """A rate limit that no waiting helps against does not claim to pass."""
     error = {"message": "You exceeded your current quota.", "code": "insufficient_quota"}
@@ -104,6 +142,7 @@ async def test_a_quota_that_is_used_up() -> None:
         with pytest.raises(ChatModelError, match="current quota") as caught:
             await asked(model, [model.user_message("?")])
     assert (caught.value.status, caught.value.is_transient) == (429, False)
+    assert str(caught.value).endswith("quota; raise the quota at the provider, or use another key")
 
 
 FAILED = {"code": "server_error", "message": "We are sorry."}

@@ -29,6 +29,11 @@ REFUSAL_CODES: Final = frozenset(
 _CONNECTION: Final = frozenset(
     {"APIConnectionError", "TransportError", "ClientConnectionError", "ClientPayloadError"}
 )
+_CURES: Final[Mapping[int, str]] = {
+    401: "check the key",
+    403: "check the key, and that it may use this model",
+    404: "check the model's name and the server's address",
+}
 _LONGEST: Final = 600
 
 
@@ -43,13 +48,30 @@ def failure_of(error: BaseException, model: str, address: str) -> ChatModelError
         head = f"{model}: no answer from {address}"
     else:
         head = f"{model}: {address} gave no reply that can be read"
-    message = f"{head}: {redact_text(_find_words(error, body))}"
+    is_transient = _is_transient(error, status, codes)
+    cure = _find_cure(error, status, codes, is_transient=is_transient)
+    words = redact_text(_find_words(error, body))
     return ChatModelError(
-        message,
+        f"{head}: {words.rstrip('.')}; {cure}" if cure else f"{head}: {words}",
         status=status,
-        is_transient=_is_transient(error, status, codes),
+        is_transient=is_transient,
         is_refusal=not codes.isdisjoint(REFUSAL_CODES),
     )
+
+
+def _find_cure(
+    error: BaseException, status: int | None, codes: set[str], *, is_transient: bool
+) -> str:
+    """Return what helps; empty where only the provider's own words say it."""
+    if _is_connection(error):
+        return "check that it runs and can be reached from here, or try again"
+    if codes & _FINAL_CODES:
+        return "raise the quota at the provider, or use another key"
+    if status is not None:
+        return _CURES.get(status, "try again later" if is_transient else "")
+    if codes:
+        return "try again later" if is_transient else ""
+    return "check that its address is that of a model's API, as its provider writes it"
 
 
 def _find_status(error: BaseException) -> int | None:
@@ -89,7 +111,7 @@ def _find_words(error: BaseException, body: object) -> str:
         said = str(getattr(error, "message", None) or error) or type(error).__name__
         cause = error.__cause__
         if cause is not None and str(cause):
-            said = f"{said} ({type(cause).__name__}: {cause})"
+            said = f"{said.rstrip('.')} ({cause})"
     said = " ".join(said.split())
     return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
 
