@@ -38,6 +38,7 @@ EXTRAS = {
     "repair": re.compile(r"repair=True"),
 }
 """Extras, and what a block cannot do without each."""
+BEGIN = "**Before you begin.**"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 
@@ -63,6 +64,15 @@ def find_await_without_prompt(text: str) -> Iterator[tuple[int, str]]:
             line = seen[: block.start()].count("\n") + 1
             yield line, "a block has `await`: say that it is for the prompt of `python -m asyncio`"
             return
+
+
+def find_late_beginning(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and reason where what a page needs stands below its first section."""
+    place = text.find(BEGIN)
+    above = text[: max(place, 0)]
+    if "\n## " in above or above.rstrip().endswith(":"):
+        reason = "what a reader needs first stands above all sections, between whole sentences"
+        yield above.count("\n") + 1, reason
 
 
 def find_unnamed_extras(text: str) -> Iterator[tuple[int, str]]:

@@ -11,6 +11,7 @@ from tests.documents.pages import (
     LONGEST,
     find_await_without_prompt,
     find_broken_links,
+    find_late_beginning,
     find_long_lines,
     find_unnamed_extras,
 )
@@ -25,6 +26,7 @@ def test_each_line_can_be_typed_and_each_link_followed(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert list(find_long_lines(text)) == []
     assert list(find_await_without_prompt(text)) == []
+    assert list(find_late_beginning(text)) == []
     assert list(find_unnamed_extras(text)) == []
     assert list(find_broken_links(page)) == []
 
@@ -48,6 +50,21 @@ def test_a_block_for_a_prompt_that_no_line_names() -> None:
     assert not list(find_await_without_prompt(f"At `python -m asyncio`:\n{block}"))
     for other in ("# a.py\nasync def f():\n    await y", "async def f():\n    await y"):
         assert not list(find_await_without_prompt(f"```python\n{other}\n```\n"))
+
+
+@pytest.mark.parametrize(
+    ("above", "lines"),
+    [
+        ("# Page\n\nIt works.\n\n", []),
+        ("# Page\n\nIt works:\n\n", [5]),
+        ("# Page\n\n## Use\n\nIt works.\n\n", [7]),
+    ],
+)
+def test_what_is_needed_first(above: str, lines: list[int]) -> None:
+    """It stands above all sections, and in no sentence."""
+    found = find_late_beginning(f"{above}**Before you begin.** Nothing.\n\n## More\n")
+    assert [line for line, _ in found] == lines
+    assert not list(find_late_beginning("# Page\n\n## Use\n\nAs here:\n"))
 
 
 @pytest.mark.parametrize(
