@@ -122,6 +122,7 @@ def test_groups(folder: Path) -> None:
     (folder / "tools" / "writing.yaml").write_text(GROUP.lstrip())
     off = in_pipe(folder, "chat", *script(folder, WRITES, {"text": "Off."}), "go")
     assert "not enabled in this conversation" in off.err
+    assert "to turn it on: --enable write_note, or --groups GROUP" in off.err
     told = {"text": "On.", "expect": {"tools": ["write_note"], "system": "Write little."}}
     on = in_pipe(folder, "chat", *script(folder, told), "--groups", " writing,", "go")
     assert (on.code, on.out) == (0, "On.\n"), on.err

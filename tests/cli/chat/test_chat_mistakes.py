@@ -98,3 +98,22 @@ def test_a_key_with_the_end_of_a_line(folder: Path) -> None:
     assert said.code == 2
     assert "OPENAI_API_KEY holds a character that no key has" in " ".join(said.err.split())
     assert KEY not in said.err
+
+
+def test_a_tool_that_is_off(folder: Path) -> None:
+    """Why a model's call of it did not run is said with what turns it on; that turns it on."""
+    asks = {"text": "", "calls": [{"name": "calculator", "arguments": {"expression": "6*7"}}]}
+    file = folder / "tools" / "calculator.yaml"
+    text = file.read_text(encoding="utf-8")
+    off = "status: testing\n---\nkind: group\nname: sums\ntools: [calculator]"
+    words = ("chat", *script(folder, asks, {"text": "Well."}))
+    file.write_text(f"{text.rstrip()}\n{off}\n", encoding="utf-8")
+    cure = "to turn it on: --enable calculator, or --groups GROUP"
+    assert cure in in_pipe(folder, *words, "go").err
+    for right in (("--enable", "calculator"), ("--groups", "sums")):
+        assert "calculator: 42" in in_pipe(folder, *words, *right, "go").err
+    file.write_text(f"{text.rstrip()}\nstatus: draft\n", encoding="utf-8")
+    cure = "models may call it with `status: published`; it says draft"
+    assert cure in in_pipe(folder, *words, "go").err
+    file.write_text(f"{text.rstrip()}\nstatus: published\n", encoding="utf-8")
+    assert "calculator: 42" in in_pipe(folder, *words, "go").err

@@ -88,11 +88,15 @@ class JSONView(ChatView):
 class PlainView(ChatView):
     """The answers on stdout, and other steps on stderr.
 
-    `find` returns the tool of a name, whose secret arguments are hidden.
+    `find` returns the tool of a name, whose secret arguments are hidden; `explain` returns how a
+    tool that is off is turned on, and nothing for others.
     """
 
-    def __init__(self, find: Callable[[str], Tool | None]) -> None:
+    def __init__(
+        self, find: Callable[[str], Tool | None], explain: Callable[[str], str] = lambda _: ""
+    ) -> None:
         self._find = find
+        self._explain = explain
         self._is_in_line = False
         self._asked: set[str] = set()
         self._held: list[tuple[str, str]] = []
@@ -190,13 +194,17 @@ class PlainView(ChatView):
         token = result.approval_token if isinstance(result, SessionResult) else None
         if token is not None:
             self.note(f"{indent}  to allow it: tool-engine sessions approve {token}", "yellow")
+        if not result.is_success and (cure := self._explain(event.tool_call_name or "")):
+            self.note(f"{indent}  {cure}", "yellow")
 
 
 class TerminalView(PlainView):
     """Like `PlainView`, with a live panel of the running calls."""
 
-    def __init__(self, find: Callable[[str], Tool | None]) -> None:
-        super().__init__(find)
+    def __init__(
+        self, find: Callable[[str], Tool | None], explain: Callable[[str], str] = lambda _: ""
+    ) -> None:
+        super().__init__(find, explain)
         self._running: dict[str, tuple[str, float]] = {}
         self._progress: dict[str, ToolProgress] = {}
         self._live: Live | None = None

@@ -17,6 +17,7 @@ from tool_engine.cli.chat.chat_options import ChatOptions, split_names
 from tool_engine.cli.chat.chat_view import ChatView, JSONView, PlainView, TerminalView
 from tool_engine.cli.chat.input import Said
 from tool_engine.cli.chat.turns import ChatTurns
+from tool_engine.cli.console import visible
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings
@@ -46,12 +47,15 @@ async def run_chat(settings: Settings, options: ChatOptions, system: str, *, as_
             placed = session.toolbox.find(name)
             return None if placed is None else placed.tool
 
+        def explain(name: str) -> str:
+            return _explain_off(session, name)
+
         async def again() -> AgentLoop:
             nonlocal session
             session = await _open_session(engine, options)
             return _make_loop(session, model, options, system, turns)
 
-        view = stack.enter_context(_make_view(find, as_json=as_json))
+        view = stack.enter_context(_make_view(find, explain, as_json=as_json))
         turns = ChatTurns(view, said, is_kept=options.session_id is not None)
         loop = _make_loop(session, model, options, system, turns)
         return await turns.lead(loop, again if options.session_id is not None else None)
@@ -66,10 +70,22 @@ def _open_input(options: ChatOptions, *, as_json: bool) -> Said:
     return TypedWords()
 
 
-def _make_view(find: Callable[[str], Tool | None], *, as_json: bool) -> ChatView:
+def _make_view(
+    find: Callable[[str], Tool | None], explain: Callable[[str], str], *, as_json: bool
+) -> ChatView:
     if as_json:
         return JSONView()
-    return TerminalView(find) if _is_seen() else PlainView(find)
+    return TerminalView(find, explain) if _is_seen() else PlainView(find, explain)
+
+
+def _explain_off(session: ToolSession, name: str) -> str:
+    """Return how to turn a tool on that is off; empty for any other."""
+    placed = session.toolbox.find(name)
+    if placed is None or session.get(name) is not None:
+        return ""
+    if placed.tool.is_enabled:
+        return f"to turn it on: --enable {visible(name)}, or --groups GROUP"
+    return f"models may call it with `status: published`; it says {placed.tool.status}"
 
 
 def _is_seen() -> bool:
