@@ -38,8 +38,18 @@ def test_rules_of_a_parameter_are_all_listed() -> None:
         (ToolEngineEvent(ToolEngineEventType.LOAD_ERROR, error="a\n  b"), "a b"),
         (ToolEngineEvent(ToolEngineEventType.RELOAD_STARTED), ""),
         (
-            ToolEngineEvent(ToolEngineEventType.RELOAD_COMPLETED, data={"added": ["x"]}),
-            '{"added": ["x"]}',
+            ToolEngineEvent(
+                ToolEngineEventType.RELOAD_COMPLETED,
+                data={"generation": 2, "added": ["x", "y"], "removed": []},
+            ),
+            "generation: 2, added: x y",
+        ),
+        (ToolEngineEvent(ToolEngineEventType.LOAD_MENDED, data={"file": "tools/a.yaml"}), ""),
+        (
+            ToolEngineEvent(
+                ToolEngineEventType.TOOL_TOGGLED, data={"is_enabled": True, "by": {"a": 1}}
+            ),
+            'is_enabled: true, by: {"a": 1}',
         ),
         (
             ToolEngineEvent(

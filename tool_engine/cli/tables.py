@@ -139,7 +139,19 @@ def event_text(event: ToolEngineEvent) -> str:
     if event.tool is not None:
         level = event.data.get("level")
         return f"version {event.tool.version}" + (f", {level}" if level else "")
-    return json_text(event.data, indent=None) if event.data else ""
+    return ", ".join(
+        f"{key}: {_data_text(value)}"
+        for key, value in event.data.items()
+        # The file stands in a column of its own.
+        if value not in ([], {}, "", None) and key != "file"
+    )
+
+
+def _data_text(value: Any) -> str:
+    """Return a value of an event as text, and a list with blanks between."""
+    if isinstance(value, list):
+        return " ".join(map(_data_text, value))
+    return value if isinstance(value, str) else json_text(value, indent=None)
 
 
 def count_text(number: int, noun: str) -> str:
