@@ -43,18 +43,18 @@ WAITING = (FLEET, OWN_RAY, "server", "browser", "documents")
 OTHERS = "others"
 PARTS = {
     OTHERS: 5,
+    "executors": 3,
     "contracts": 5,
-    "knowledge": 3,
     "security": 3,
-    "calls": 2,
     "cli": 4,
-    "session": 1,
+    "knowledge": 3,
     "catalog": 2,
     "properties": 1,
+    "session": 1,
+    "calls": 2,
     "agent": 2,
-    "protocols": 2,
-    "executors": 3,
     "meta": 1,
+    "protocols": 2,
     "integration": 1,
     "integrations": 1,
     FLEET: 1,
@@ -143,6 +143,8 @@ IMPORTED_BY_SOME = (
     "sqlalchemy.dialects.postgresql",
 )
 """What some tests import that takes long."""
+KNOWN_CONSTANTS = "tests.warm_constants"
+"""Imported behind all else."""
 SUMMARY = re.compile(r"^(?:\d+ \w+, )*\d+ \w+ in [\d.]+s", re.MULTILINE)
 """The line of pytest that says how many tests ended in which way."""
 COUNT = re.compile(r"(\d+) ([a-z]+)")
@@ -290,11 +292,16 @@ async def run_all(
     """Runs the parts, some at a time; prints how many tests passed."""
     began = time.monotonic()
     turn, waiting = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(WAITING_AT_ONCE)
+    to_wait = {number for number, part in enumerate(parts) if part.waits}
 
     async def run_in_turn(number: int, part: Part) -> Ended:
         async with waiting if part.waits else turn:
             own = {"COVERAGE_FILE": f"{environment['COVERAGE_FILE']}.{number}"}
-            return await run_part(part, words, {**environment, **own}, server)
+            ended = await run_part(part, words, {**environment, **own}, server)
+        to_wait.discard(number)
+        if part.waits and not to_wait:
+            turn.release()  # one more beside those that compute
+        return ended
 
     ended = await asyncio.gather(*(run_in_turn(*each) for each in enumerate(parts)))
     codes = [each.code for each in ended]
@@ -370,7 +377,7 @@ def main(arguments: Sequence[str]) -> int:
         forking = None
         if not options.coverage:
             more = () if options.quick else IMPORTED_BY_SOME
-            forking = Server(folder / "parts", (*IMPORTED, *more))
+            forking = Server(folder / "parts", (*IMPORTED, *more, KNOWN_CONSTANTS))
         warm = None if options.quick else Server(folder / "warm")
         environment |= {} if warm is None else {ADDRESS: str(folder / "warm")}
         code = asyncio.run(run_all(parts, words, environment, forking))

@@ -19,6 +19,7 @@ import structlog
 from blockbuster import BlockBuster
 
 from tests.blocking import guarded_calls
+from tests.effort import share_of
 from tests.postgres import postgres_server as postgres_server  # one server for all tests
 from tests.ray_cluster import ray_cluster as ray_cluster
 from tests.thinning import list_tried
@@ -26,7 +27,14 @@ from tests.tracing import traced_at_first
 from tests.watching import Watch
 from tool_engine.redaction.known import known_secrets
 
-hypothesis.settings.register_profile("project", derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile(
+    "project",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    # Of those that name no number of their own; Hypothesis has a hundred.
+    max_examples=min(100, share_of(300)),
+)
 hypothesis.settings.load_profile("project")
 
 GRACE = 20.0

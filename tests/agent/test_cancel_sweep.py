@@ -125,6 +125,7 @@ async def in_a_hurry(stage: Stage) -> Call:
     return turn()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("way", ["thrown", "cancelled", "all"])
 @pytest.mark.parametrize("wire", WIRES)
 def test_cancelled_at_every_moment(wire: str, way: str) -> None:
@@ -134,6 +135,7 @@ def test_cancelled_at_every_moment(wire: str, way: str) -> None:
     assert list(SWEEPS[way](in_wire(wire)))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("way", ["thrown", "cancelled", "inside"])
 @pytest.mark.parametrize("scene", [in_wire("anthropic", is_streamed=False), in_a_hurry])
 def test_other_ways_of_a_turn(scene: Any, way: str) -> None:

@@ -276,6 +276,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:16])
 @pytest.mark.parametrize("protocol", [VCPProtocol(), FunctionCallProtocol()], ids=lambda p: p.name)
 def test_hostile_text_is_read_to_its_end(protocol: TextProtocol, text: str) -> None:
@@ -288,6 +289,7 @@ def test_hostile_text_is_read_to_its_end(protocol: TextProtocol, text: str) -> N
     assert decoder.close() == reply
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "unit", ["`a` ", "<function_call>{", "~~~\n", "<<<[TOOL_REQUEST]>>>a:「始", CALL + "\n"]
 )
