@@ -55,5 +55,7 @@ def check_known(
     """Raise `ConfigurationError` for the first of the `given` names that is not `known`."""
     for name in given:
         if name not in known:
-            hint = suggest_near(name, known) or f"; it has {', '.join(known)}"
+            # Fields with `_` are set by the engine alone.
+            shown = [each for each in known if not each.startswith("_")]
+            hint = suggest_near(name, shown) or f"; it has {', '.join(shown)}"
             raise ConfigurationError(f"{kind} has no {word} {name!r}{hint}")
