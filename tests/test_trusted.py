@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tool_engine.trusted import Kind, TrustedPath, database_files, trust, trusted_paths
+from tool_engine.trusted import Kind, TrustedPath, database_files, trust_paths, trusted_paths
 
 
 class Trusting:
@@ -29,7 +29,7 @@ def test_both_names(tmp_path: Path) -> None:
     (tmp_path / "defs").mkdir()
     (tmp_path / "tools").symlink_to("defs")
     engine = Trusting(TrustedPath(str(tmp_path / "tools"), Kind.FOLDER, "x"))
-    trust(engine)
+    trust_paths(engine)
     assert found_below(tmp_path) == {
         str(tmp_path / "tools"): Kind.FOLDER,
         str(tmp_path / "defs"): Kind.FOLDER,
@@ -47,7 +47,7 @@ def test_each_folder_is_followed_once(tmp_path: Path, monkeypatch: pytest.Monkey
     engine = Trusting(
         *(TrustedPath(str(tmp_path / name), kind, "x") for name in names for kind in Kind)
     )
-    trust(engine)
+    trust_paths(engine)
     followed: list[str] = []
     real = os.path.realpath
 
@@ -65,7 +65,7 @@ def test_each_folder_is_followed_once(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_no_longer_than_it_is_there(tmp_path: Path) -> None:
     """What trusted is not kept alive by it, and takes its trust along."""
     engine = Trusting(TrustedPath(str(tmp_path / "a"), Kind.FILE, "x"))
-    trust(engine)
+    trust_paths(engine)
     assert found_below(tmp_path)
     del engine
     gc.collect()
@@ -78,7 +78,7 @@ def test_a_name_that_no_file_has(tmp_path: Path) -> None:
     engine = Trusting(
         TrustedPath(f"{place}\0", Kind.MODULE, "x"), TrustedPath(place, Kind.FILE, "x")
     )
-    trust(engine)
+    trust_paths(engine)
     assert found_below(tmp_path) == {place: Kind.FILE}
 
 
@@ -150,7 +150,7 @@ def test_a_folder_that_was_named_from_another_one(
     (tmp_path / "away").mkdir()
     monkeypatch.chdir(tmp_path / "home")
     engine = Trusting(TrustedPath("tools", Kind.FOLDER, "x"))
-    trust(engine)
+    trust_paths(engine)
     monkeypatch.chdir(tmp_path / "away")
     assert set(found_below(tmp_path)) == {
         str(tmp_path / "home/tools"),

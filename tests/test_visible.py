@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tool_engine.visible import cut_middle, is_deceptive, visible
+from tool_engine.visible import cut_middle, escape_hidden, is_deceptive
 
 
 @pytest.mark.parametrize(
@@ -21,21 +21,21 @@ from tool_engine.visible import cut_middle, is_deceptive, visible
 )
 def test_characters_that_deceive(text: str, shown: str) -> None:
     """What steers a terminal, turns the direction, or is not seen, is written out."""
-    assert visible(text) == shown
+    assert escape_hidden(text) == shown
     assert is_deceptive(text)
 
 
 @pytest.mark.parametrize("text", ["", "résumé", "中文　字", "👍🏽", "a\\x1b"])
 def test_characters_that_do_not(text: str) -> None:
     """Letters of every script stay what they are."""
-    assert visible(text) == text
+    assert escape_hidden(text) == text
     assert not is_deceptive(text)
 
 
 def test_line_breaks() -> None:
     """They stay where lines are wanted; a return to the start of the line never does."""
-    assert visible("a\n\tb\r") == "a\\x0a\\x09b\\x0d"
-    assert visible("a\n\tb\r", keeps_lines=True) == "a\n\tb\\x0d"
+    assert escape_hidden("a\n\tb\r") == "a\\x0a\\x09b\\x0d"
+    assert escape_hidden("a\n\tb\r", keeps_lines=True) == "a\n\tb\\x0d"
 
 
 def test_the_middle_is_left_out() -> None:

@@ -53,7 +53,7 @@ from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.checks.setting_kinds import check_names
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.settings.databases import checked_sources
 from tool_engine.model.tool import Tool
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 
-@live("pass it on as it is, or make another one with ToolEngine(engine.config)")
+@refuse_copying("pass it on as it is, or make another one with ToolEngine(engine.config)")
 class ToolEngine(
     BlockingCalls,
     AddsSources,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple
 
-from tool_engine.visible import visible
+from tool_engine.visible import escape_hidden
 
 
 class ToolEngineError(Exception):
@@ -246,7 +246,7 @@ class DefinitionProblem(NamedTuple):
         place = self.file if self.line is None else f"{self.file}:{self.line}:{self.column}"
         text = f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
         # A file may have any name: a line break in it would forge a line of a log.
-        return visible(text)
+        return escape_hidden(text)
 
 
 class DefinitionError(ToolEngineError, ValueError):

@@ -30,7 +30,7 @@ class LoggingWatcher(Protocol):
 _watchers: Final[WeakSet[Any]] = WeakSet()
 
 
-def watch(watcher: LoggingWatcher) -> None:
+def watch_configuring(watcher: LoggingWatcher) -> None:
     """Call the watcher's `refresh` after each `configured`; the watcher is held weakly."""
     _watchers.add(watcher)
 
@@ -52,7 +52,7 @@ def get_logger(name: str) -> Logger:
     return Logger(name)
 
 
-def prepare() -> None:
+def load_structlog() -> None:
     """Load structlog, which blocks: call it in a thread before the first line."""
     import_module("structlog")
 

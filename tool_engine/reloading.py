@@ -48,12 +48,12 @@ from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.fingerprint import CodeHashes
 from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.knowledge.snapshot import pack
-from tool_engine.logger import get_logger, prepare
+from tool_engine.logger import get_logger, load_structlog
 from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.tool import Tool, ToolCategory, is_source_name
-from tool_engine.trusted import TrustedPath, trust
+from tool_engine.trusted import TrustedPath, trust_paths
 from tool_engine.validation import ToolParameterValidator
 
 _log = get_logger(__name__)
@@ -98,7 +98,7 @@ class Reloader:
         )
         self.files = EngineFiles(config, lambda: self.tools, _code_of)
         """The files that no tool may write."""
-        trust(self.files)
+        trust_paths(self.files)
         self._code = CodeHashes(registry.resolve, registry.is_python)
         self._approvals = Approvals(
             config.lock_file or default_lock_file(config.tools_directory),
@@ -440,7 +440,7 @@ class Reloader:
         settle: float = SETTLE_TIME,
         patience: float = PATIENCE,
     ) -> FolderOutcome:
-        prepare()
+        load_structlog()
         self._approvals.read()
         return self._catalog.look(paths, settle=settle, patience=patience)
 

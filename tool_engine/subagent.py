@@ -29,7 +29,7 @@ from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.json.plain import name_of, read_plain
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.progress import ToolProgress
@@ -77,7 +77,7 @@ def parts_of(call: object) -> tuple[object, object]:
     return name, {} if params is None else params
 
 
-@live("pass it on as it is, or make another one for the same engine")
+@refuse_copying("pass it on as it is, or make another one for the same engine")
 class ToolSubAgent(KnownArguments):
     """Calls tools for one agent and remembers how the calls ended.
 

@@ -74,7 +74,7 @@ _all: Final[WeakKeyDictionary[Trusting, str]] = WeakKeyDictionary()
 """Owner -> working folder at registration, which keeps relative paths stable."""
 
 
-def trust(trusting: Trusting) -> None:
+def trust_paths(trusting: Trusting) -> None:
     """Keep tools from writing what `trusting` names, while that object lives."""
     began = folder_of_now()
     with _lock:

@@ -37,7 +37,7 @@ def without_unseen(text: str) -> str:
     return _UNSEEN.sub("", text)
 
 
-def visible(text: str, *, keeps_lines: bool = False) -> str:
+def escape_hidden(text: str, *, keeps_lines: bool = False) -> str:
     r"""Return `text` with every deceptive character escaped, such as `\x1b` or `\u202e`.
 
     Args:

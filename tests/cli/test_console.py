@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tool_engine.cli.console import json_text, make_console, plain, print_json_line, visible
+from tool_engine.cli.console import as_text, json_text, make_console, print_json_line, safe_text
 
 
 @pytest.mark.parametrize(
@@ -24,12 +24,12 @@ from tool_engine.cli.console import json_text, make_console, plain, print_json_l
 )
 def test_control_characters_are_written_out(text: str, seen: str) -> None:
     """A value from the web cannot steer the terminal."""
-    assert visible(text) == seen
+    assert safe_text(text) == seen
 
 
 def test_brackets_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     """`[bold]` in a tool's output is printed, not obeyed."""
-    make_console().print(plain("[bold]x[/bold] :smile: [link=http://x]y[/link]"))
+    make_console().print(as_text("[bold]x[/bold] :smile: [link=http://x]y[/link]"))
     assert capsys.readouterr().out == "[bold]x[/bold] :smile: [link=http://x]y[/link]\n"
 
 
@@ -38,7 +38,7 @@ def test_a_terminal_without_width(
 ) -> None:
     """Nothing gets lost where somebody says that there are no columns."""
     monkeypatch.setenv("COLUMNS", "0")
-    make_console().print(plain("a word"))
+    make_console().print(as_text("a word"))
     assert capsys.readouterr().out == "a word\n"
 
 

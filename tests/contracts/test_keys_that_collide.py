@@ -21,7 +21,7 @@ from tool_engine import (
 )
 from tool_engine.cli.console import json_text
 from tool_engine.knowledge.snapshot import keep_beginning, restore_value, take_snapshot
-from tool_engine.model.json.output import plain, to_text
+from tool_engine.model.json.output import copy_plain, to_text
 from tool_engine.protocols.registry import PROTOCOLS
 from tool_engine.redaction import redact
 from tool_engine.session.reading.compression import compressed_args
@@ -63,7 +63,7 @@ def check(told: Any) -> None:
 @pytest.mark.parametrize(
     "tell",
     [
-        plain,
+        copy_plain,
         redact,
         lambda value: json.loads(to_text(value)),
         lambda value: json.loads(json_text(value)),

@@ -12,7 +12,7 @@ import pytest
 
 from tool_engine import Tool, ToolCategory, ToolEngineEvent, ToolEngineEventType, ToolParameter
 from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
-from tool_engine.model.tool import PACKED_FIELDS, RetryPolicy, pack
+from tool_engine.model.tool import PACKED_FIELDS, RetryPolicy, pack_tool
 
 
 def tool(**keys: Any) -> Tool:
@@ -107,7 +107,7 @@ LISTS: dict[str, Any] = {
 def test_a_packed_tool_is_the_same(keys: dict[str, Any]) -> None:
     """Issue 4, 5: what keeps a tool small changes nothing about it."""
     plain = tool(**keys)
-    packed = pack(plain)
+    packed = pack_tool(plain)
     assert packed == plain
     assert not packed != plain  # noqa: SIM202 - another method
     assert repr(packed) == repr(plain)
@@ -118,12 +118,12 @@ def test_a_packed_tool_is_the_same(keys: dict[str, Any]) -> None:
     assert (packed.bucket, packed.handler) == (plain.bucket, plain.handler)
     assert packed.parameters_schema == plain.parameters_schema
     assert packed.secret_names == plain.secret_names
-    assert pack(packed) == packed
+    assert pack_tool(packed) == packed
 
 
 def test_packed_tools_are_values() -> None:
     """K51: a packed tool is copied, pickled and edited like any other; others differ from it."""
-    packed = pack(tool(**LISTS))
+    packed = pack_tool(tool(**LISTS))
     pickled = pickle.loads(pickle.dumps(packed))  # noqa: S301 - our own, made here
     for same in (copy.copy(packed), copy.deepcopy(packed), pickled):
         assert same == packed
@@ -140,7 +140,7 @@ def test_packed_tools_are_values() -> None:
 @pytest.mark.parametrize("field", LISTS)
 def test_what_is_read_is_the_readers(field: str) -> None:
     """K51: what a reader does to a list or mapping of a loaded tool does not change the tool."""
-    packed = pack(tool(**LISTS))
+    packed = pack_tool(tool(**LISTS))
     read = getattr(packed, field)
     read.clear()
     assert getattr(packed, field) == LISTS[field]
@@ -148,13 +148,13 @@ def test_what_is_read_is_the_readers(field: str) -> None:
 
 def test_packed_tools_concern_no_collection() -> None:
     """Issue 4, 5: the garbage collector does not visit a packed tool, even when it is in use."""
-    packed = pack(tool(**LISTS))
+    packed = pack_tool(tool(**LISTS))
     assert not gc.is_tracked(packed)
     assert packed.parameters_schema["required"] == ["a"]
     assert not gc.is_tracked(packed)
     assert not gc.is_tracked(msgspec.structs.replace(packed, source="elsewhere"))
     limits = ToolConcurrency(bucket="b")
-    assert not gc.is_tracked(pack(tool(concurrency=limits, rate=ToolRate(1, 1.0), **LISTS)))
+    assert not gc.is_tracked(pack_tool(tool(concurrency=limits, rate=ToolRate(1, 1.0), **LISTS)))
 
 
 def test_fields_on_the_class() -> None:

@@ -42,7 +42,7 @@ from tool_engine.redaction import OwnSecrets, redact, redact_text
 from tool_engine.redaction.own import list_readings
 from tool_engine.session.formatting import text_in_pieces
 from tool_engine.session.variables.store import copy_value
-from tool_engine.visible import cut_middle, visible
+from tool_engine.visible import cut_middle, escape_hidden
 
 MOST: Final = 1.5
 """The exponent of what is linear, with a logarithm and what a busy machine adds."""
@@ -122,7 +122,7 @@ TEXTS: Final[dict[str, Callable[[str], object]]] = {
     "secrets of a call": OwnSecrets({"a": "a" * 10_000, "b": "open/sesame"}, ["a", "b"]).text,
     "secrets that stand there often": OwnSecrets({"a": "/+/+"}, ["a"]).text,
     "readings of a secret": lambda text: [*list_readings(text)],
-    "for people": lambda text: cut_middle(visible(text), 1000),
+    "for people": lambda text: cut_middle(escape_hidden(text), 1000),
     "result": lambda text: text_in_pieces({"a": text}),
     "record": lambda text: restore_value(take_snapshot({"a": text})),
 }

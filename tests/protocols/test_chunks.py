@@ -16,7 +16,7 @@ from tool_engine.protocols.chunks import (
     AmbiguousObject,
     ChunkReader,
     EventStream,
-    plain,
+    dump_object,
     read_field,
     split_chunks,
 )
@@ -135,10 +135,10 @@ def test_objects_as_plain_values() -> None:
     odd = ChatCompletionMessage.construct(role="assistant", content=5, extra=[1])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        written = plain({"messages": (odd,), "n": 1})
+        written = dump_object({"messages": (odd,), "n": 1})
     assert written["messages"][0]["content"] == 5
     assert written["messages"][0]["extra"] == [1]
-    assert plain(ChatCompletionMessage) is ChatCompletionMessage
+    assert dump_object(ChatCompletionMessage) is ChatCompletionMessage
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.reading.result import SessionResult
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variables.references import reference
+from tool_engine.session.variables.references import write_reference
 from tool_engine.session.variables.store import Variable
 from tool_engine.sources.composition import rename
 
@@ -173,11 +173,11 @@ async def test_two_pages_that_join_to_a_reference(session: ToolSession, world: W
     for part in ("$VAR_", "REF{{sec", "ret}}"):
         world.page = part
         names.append(await read_page(session))
-    await run(session, "post", text="".join(map(reference, names)))
+    await run(session, "post", text="".join(map(write_reference, names)))
     world.page = "secret"
     names.append(await read_page(session))
-    await run(session, "post", text=f"$$VAR_REF{{{{{reference(names[-1])}}}}}")
-    nested = f"$VAR_REF{{{{{reference(names[-1])}}}}}"
+    await run(session, "post", text=f"$$VAR_REF{{{{{write_reference(names[-1])}}}}}")
+    nested = f"$VAR_REF{{{{{write_reference(names[-1])}}}}}"
     assert (await run(session, "post", text=nested)).error_type == "validation_error"
     assert [json.loads(each)["text"] for each in world.posted] == [REF, REF]
 
@@ -191,7 +191,7 @@ async def test_an_object_that_holds_references(session: ToolSession, world: Worl
     assert json.loads(world.posted[-1]) == {"text": hostile}
     echoed = await run(session, "echo", data={"a": ["$VAR_REF{{rows}}"]})
     assert echoed.output == {"a": [hostile]}
-    again = await run(session, "post", text=reference(str(echoed.result_variable)))
+    again = await run(session, "post", text=write_reference(str(echoed.result_variable)))
     assert again.is_success
     assert json.loads(world.posted[-1]) == {"text": {"a": [hostile]}}
 
@@ -207,9 +207,9 @@ async def test_kept_arguments_are_data(session: ToolSession, world: World) -> No
     """U37: the arguments of a call that had a page in them are not expanded when they come back."""
     world.page = REF
     name = await read_page(session)
-    first = await run(session, "post", text=reference(name))
+    first = await run(session, "post", text=write_reference(name))
     assert first.args_variable is not None
-    await run(session, "post", text=reference(first.args_variable))
+    await run(session, "post", text=write_reference(first.args_variable))
     assert json.loads(world.posted[-1]) == {"text": {"text": REF}}
 
 
@@ -217,12 +217,12 @@ async def test_notes_are_data(session: ToolSession, world: World) -> None:
     """U37: what write_var kept, read_var returns and a reference stands for as it is."""
     world.page = REF
     name = await read_page(session)
-    assert (await run(session, "write_var", name="a", value=reference(name))).is_success
+    assert (await run(session, "write_var", name="a", value=write_reference(name))).is_success
     assert (await run(session, "write_var", name="b", value="$$VAR_REF{{secret}}")).is_success
     for each in ("a", "b"):
         read = await run(session, "read_var", name=each)
         assert read.output["text"] == REF
-        await run(session, "post", text=reference(each))
+        await run(session, "post", text=write_reference(each))
         assert json.loads(world.posted[-1]) == {"text": REF}
 
 
@@ -318,7 +318,7 @@ async def test_nothing_of_the_user_to_others(
     post = {"method": "POST", "url": f"{world.url}/tweet", "json": {"text": "{text}"}}
     accepts = ["model", "host:127.0.0.1"]
     engine.register_tool(http_tool("tweet", post, parameters=[TEXT], accepts=accepts))
-    page = reference(await read_page(session))
+    page = write_reference(await read_page(session))
     for text in (page, "a fox"):
         assert (await run(session, "tweet", text=text)).is_success
     assert [json.loads(each)["text"] for each in world.posted] == [STORY, "a fox"]
@@ -339,7 +339,7 @@ async def test_through_notes(session: ToolSession, world: World, part: str) -> N
     assert (await run(session, "write_var", name="a", value=[part])).is_success
     assert (await run(session, "write_var", name="b/c", value="$VAR_REF{{a:1:8}}")).is_success
     for each in ("a", "b/c"):
-        await mailed(session, world, text=reference(each))
+        await mailed(session, world, text=write_reference(each))
 
 
 async def test_through_reading(session: ToolSession, world: World) -> None:
@@ -354,14 +354,14 @@ async def test_through_reading(session: ToolSession, world: World) -> None:
 async def test_through_another_tool(session: ToolSession, world: World) -> None:
     """Labels: the result of a tool came from whatever was put into its arguments."""
     name = await read_page(session)
-    for sent in ({"x": reference(name, 0, 9)}, [reference(name)]):
+    for sent in ({"x": write_reference(name, 0, 9)}, [write_reference(name)]):
         echoed = await run(session, "echo", data=sent)
         assert echoed.result_variable is not None
         assert echoed.args_variable is not None
-        await mailed(session, world, text=reference(echoed.result_variable))
-        await mailed(session, world, text=reference(echoed.args_variable))
-        again = await run(session, "echo", data={"y": reference(echoed.result_variable)})
-        await mailed(session, world, text=reference(str(again.result_variable)))
+        await mailed(session, world, text=write_reference(echoed.result_variable))
+        await mailed(session, world, text=write_reference(echoed.args_variable))
+        again = await run(session, "echo", data={"y": write_reference(echoed.result_variable)})
+        await mailed(session, world, text=write_reference(str(again.result_variable)))
 
 
 async def test_through_an_accepted_tool(
@@ -378,11 +378,11 @@ async def test_through_an_accepted_tool(
     )
     own = await run(session, "calculator", text="6 * 7")
     name = await read_page(session)
-    assert (await run(session, "mail", text=reference(str(own.result_variable)))).is_success
-    by_reference = await run(session, "calculator", text=reference(name, 0, 9))
-    await mailed(session, world, text=reference(str(by_reference.result_variable)))
+    assert (await run(session, "mail", text=write_reference(str(own.result_variable)))).is_success
+    by_reference = await run(session, "calculator", text=write_reference(name, 0, 9))
+    await mailed(session, world, text=write_reference(str(by_reference.result_variable)))
     typed = await run(session, "calculator", text=STORY)
-    await mailed(session, world, text=reference(str(typed.result_variable)))
+    await mailed(session, world, text=write_reference(str(typed.result_variable)))
 
 
 async def test_through_the_calls_of_a_tool(
@@ -394,7 +394,7 @@ async def test_through_the_calls_of_a_tool(
         make_workflow(step("send", "mail", params={"text": "${params.text}"}), params=("text!",))
     )
     for tool in ("relay", "flow"):
-        for text in (reference(name), reference(name, 0, 3), STORY):
+        for text in (write_reference(name), write_reference(name, 0, 3), STORY):
             result = await run(session, tool, text=text)
             assert "must not be sent to the tool 'mail'" in json.dumps(
                 result.to_dict(), default=str
@@ -409,7 +409,7 @@ async def test_under_another_name(engine: ToolEngine, world: World) -> None:
     session = ToolSession(rename(engine, {"mail": "note", "fetch": "mail"}), "renamed")
     result = await run(session, "mail")
     assert result.result_variable is not None
-    sent = await run(session, "note", text=reference(result.result_variable))
+    sent = await run(session, "note", text=write_reference(result.result_variable))
     assert sent.error_type == "execution_rejected"
     assert world.posted == []
 
@@ -418,7 +418,7 @@ async def test_after_a_restart(session: ToolSession, engine: ToolEngine, world: 
     """Labels: a conversation that goes on elsewhere knows where its variables came from."""
     name = await read_page(session)
     again = ToolSession.from_dict(json.loads(json.dumps(session.to_dict())), engine)
-    await mailed(again, world, text=reference(name))
+    await mailed(again, world, text=write_reference(name))
     await mailed(again, world, text=STORY)
 
 
@@ -430,7 +430,7 @@ async def test_an_approved_call_keeps_its_labels(
     config = ToolCallConfig(rules={"echo": Permission(execution=ExecutionPolicy.ASK_ALWAYS)})
     session = ToolSession(engine, "asked", config, DeferredApprover())
     name = await read_page(session)
-    waiting = await run(session, "echo", data={"x": reference(name, 0, 9)})
+    waiting = await run(session, "echo", data={"x": write_reference(name, 0, 9)})
     assert waiting.approval_token is not None
     if is_restored:
         data = json.loads(json.dumps(session.to_dict()))
@@ -438,7 +438,7 @@ async def test_an_approved_call_keeps_its_labels(
     async with asyncio.timeout(LIMIT):
         result = await session.resume(waiting.approval_token, True)
     assert result.result_variable is not None, result
-    await mailed(session, world, text=reference(result.result_variable))
+    await mailed(session, world, text=write_reference(result.result_variable))
 
 
 async def test_two_conversations(session: ToolSession, engine: ToolEngine, world: World) -> None:
@@ -446,7 +446,7 @@ async def test_two_conversations(session: ToolSession, engine: ToolEngine, world
     other = ToolSession(engine, "other")
     name = await read_page(session)
     for each in (name, "secret"):
-        result = await run(other, "post", text=reference(each))
+        result = await run(other, "post", text=write_reference(each))
         assert result.error_type == "validation_error"
     assert world.posted == []
     assert not any(STORY in each.text or SECRET in each.text for each in other.variables)
@@ -575,22 +575,22 @@ async def by_variable(session: ToolSession) -> None:
 
 async def by_failure(session: ToolSession) -> None:
     kept = await run(session, "fetch_unread")
-    await run(session, "fail", data=reference(str(kept.result_variable)))
+    await run(session, "fail", data=write_reference(str(kept.result_variable)))
 
 
 async def by_finding(session: ToolSession) -> None:
     kept = await run(session, "fetch_unread")
-    await run(session, "read_var", name="secret", start=reference(str(kept.result_variable)))
+    await run(session, "read_var", name="secret", start=write_reference(str(kept.result_variable)))
 
 
 async def by_echo(session: ToolSession) -> None:
     kept = await run(session, "fetch_unread")
-    await run(session, "echo", data=reference(str(kept.result_variable), 0, 1))
+    await run(session, "echo", data=write_reference(str(kept.result_variable), 0, 1))
 
 
 async def by_file(session: ToolSession) -> None:
     kept = await run(session, "fetch_unread")
-    await run(session, "save", data=reference(str(kept.result_variable)))
+    await run(session, "save", data=write_reference(str(kept.result_variable)))
     await run(session, "load")
 
 
@@ -601,7 +601,7 @@ async def by_forgetting(session: ToolSession) -> None:
 
 async def by_name(session: ToolSession) -> None:
     kept = await run(session, "fetch_unread")
-    await run(session, "remove_vars", names=[reference(str(kept.result_variable))])
+    await run(session, "remove_vars", names=[write_reference(str(kept.result_variable))])
 
 
 READ = (
@@ -630,8 +630,8 @@ async def to_workflow(session: ToolSession, text: Any) -> None:
 
 async def to_echo(session: ToolSession, text: Any) -> None:
     echoed = await run(session, "echo", data=text)
-    await run(session, "mail", text=reference(str(echoed.result_variable)))
-    await run(session, "mail", text=reference(str(echoed.args_variable)))
+    await run(session, "mail", text=write_reference(str(echoed.result_variable)))
+    await run(session, "mail", text=write_reference(str(echoed.args_variable)))
 
 
 async def to_pieces(session: ToolSession, text: Any) -> None:
@@ -673,7 +673,7 @@ async def to_a_caller_of_its_own(session: ToolSession, text: Any) -> None:
 async def to_file(session: ToolSession, text: Any) -> None:
     await run(session, "save", data=text)
     loaded = await run(session, "load")
-    await run(session, "mail", text=reference(str(loaded.result_variable)))
+    await run(session, "mail", text=write_reference(str(loaded.result_variable)))
 
 
 SENT = (
@@ -752,7 +752,7 @@ async def test_a_person_decides(
     config = ToolCallConfig(tool_permissions={"mail": Permission(execution=policy)})
     session = ToolSession(engine, "chat", config, CallbackApprover(ask))
     name = await read_page(session)
-    await mailed(session, world, text=reference(name))
+    await mailed(session, world, text=write_reference(name))
     assert asked == [], "what is put in is refused before anybody is asked"
     result = await run(session, "mail", text="a fox")
     assert asked == [{"text": "a fox"}]

@@ -25,7 +25,7 @@ from tool_engine.errors import (
 )
 from tool_engine.model.call import ToolExecutionContext, check_timeout
 from tool_engine.model.checks.known_fields import KnownArguments
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 
 LOOK_INTERVAL: Final = 0.5
 """The most seconds between two looks of a waiting caller at whether the home loop is alive."""
@@ -45,7 +45,7 @@ class BridgedController(Protocol):
         """Gives it back; a second time changes nothing."""
 
 
-@live("pass it on as it is, or make another one with controller.bridge()")
+@refuse_copying("pass it on as it is, or make another one with controller.bridge()")
 class ControllerBridge(KnownArguments):
     """Slots of one controller, for coroutines of any event loop and for plain threads.
 

@@ -30,13 +30,13 @@ from tool_engine.interfaces import AdmissionUser
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.known_fields import KnownArguments
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 
 if TYPE_CHECKING:
     from tool_engine.interfaces.lease_source import LeaseSource
 
 
-@live("pass it on as it is, or make another one with its config")
+@refuse_copying("pass it on as it is, or make another one with its config")
 class ToolConcurrencyController(KnownArguments):
     """Gives slots to calls: at most so many at once, in all, per bucket and per key.
 
@@ -212,7 +212,7 @@ class ToolConcurrencyController(KnownArguments):
                 pool.used -= weight
                 bucket.used = bucket_used = bucket.used - weight
                 if bucket_used < 0:
-                    raise refusal.broken_accounting(slot)
+                    raise refusal.make_accounting_error(slot)
                 if slot.is_listed:
                     pool.held.remove(slot)
                 pool.released += 1

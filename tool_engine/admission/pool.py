@@ -153,7 +153,7 @@ class SlotPool:
         if lane.keys:
             lane.uncount_keys(slot)
         if self.used < 0 or bucket.used < 0 or (lane.keys and lane.is_overdrawn):
-            raise refusal.broken_accounting(slot)
+            raise refusal.make_accounting_error(slot)
         self.held.discard(slot)
         self.released += 1
         held = now - slot.acquired_at - slot.counted
@@ -390,10 +390,10 @@ class SlotPool:
         delay = refusal.find_delay(waiter, self.clock())
         self.leave(waiter)
         if delay > 0:
-            error: AdmissionError = refusal.still_too_fast(waiter, delay)
+            error: AdmissionError = refusal.make_still_too_fast_error(waiter, delay)
         else:
             others, wait = self.queue.waiting, self.estimated_wait()
-            error = refusal.waited_too_long(waiter, others, self.zombies, wait)
+            error = refusal.make_timeout_error(waiter, others, self.zombies, wait)
         self._announce_end(waiter, error)
         waiter.wake(error)
         self._let_next(waiter)
@@ -415,13 +415,17 @@ class SlotPool:
         wait = self.estimated_wait(queue.waiting - 1)
         lease = waiter.lane.bucket.lease
         asking = count_none if lease is None else self.leases.count_asking
-        return refusal.to_wait(waiter, self.config, queue.queued, self.used, now, wait, asking)
+        return refusal.find_refusal_to_wait(
+            waiter, self.config, queue.queued, self.used, now, wait, asking
+        )
 
     def has_to_go(self, waiter: Waiter, asking: int) -> bool:
         """Return whether a call that stands in line may not wait, if all that ask have to."""
         queued, now = self.queue.queued + asking, self.clock()
         return refusal.is_strict(waiter, self.config, queued) and bool(
-            refusal.to_wait(waiter, self.config, queued, self.used, now, None, count_none)
+            refusal.find_refusal_to_wait(
+                waiter, self.config, queued, self.used, now, None, count_none
+            )
         )
 
     def settle_wait(self, waiter: Waiter, now: float) -> AdmissionError | None:
@@ -509,7 +513,7 @@ class SlotPool:
         overload = lane.bucket.overload
         if overload is not None and head.is_queued and overload.refuses(head, now):
             wait = self.estimated_wait() or overload.policy.interval
-            return refusal.refuse_late(lane, now - head.enqueued_at, overload.policy, wait)
+            return refusal.make_late_error(lane, now - head.enqueued_at, overload.policy, wait)
         return refusal.find_open_breaker(lane, now)
 
     def _wake_later(self, line: Line, delay: float) -> None:

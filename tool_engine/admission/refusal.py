@@ -41,7 +41,7 @@ def check_shared(config: ConcurrencyConfig, leases: object) -> None:
         )
 
 
-def broken_accounting(slot: object) -> ToolEngineError:
+def make_accounting_error(slot: object) -> ToolEngineError:
     """More was given back than was taken: a counter that were clamped would hide the leak."""
     return ToolEngineError(f"{slot!r} was given back twice: the accounting is broken")
 
@@ -95,7 +95,7 @@ def find_open_breaker(lane: Lane, now: float) -> AdmissionError | None:
     return None
 
 
-def no_probe(lane: Lane, breaker: CircuitBreaker) -> AdmissionError:
+def make_probe_error(lane: Lane, breaker: CircuitBreaker) -> AdmissionError:
     """A breaker that processes share is being tried by as many calls as may."""
     delay = breaker.policy.reset_after
     return CircuitOpenError(
@@ -105,7 +105,9 @@ def no_probe(lane: Lane, breaker: CircuitBreaker) -> AdmissionError:
     )
 
 
-def refuse_late(lane: Lane, waited: float, policy: OverloadPolicy, wait: float) -> AdmissionError:
+def make_late_error(
+    lane: Lane, waited: float, policy: OverloadPolicy, wait: float
+) -> AdmissionError:
     """The bucket has been overloaded for a while, and the call's turn comes too late."""
     return SlotRejectedError(
         f"bucket {lane.bucket.name!r} is overloaded: for {policy.interval:g} s no call has waited "
@@ -141,7 +143,7 @@ def find_delay(waiter: Waiter, now: float) -> float:
     return delay if delay > 0 or lease is None else lease.desk.source.find_delay(waiter)
 
 
-def too_fast(waiter: Waiter, delay: float) -> AdmissionError:
+def make_too_fast_error(waiter: Waiter, delay: float) -> AdmissionError:
     """Rate or pause allow no call now, and the strategy is not to wait."""
     return RateLimitedError(
         f"{_describe_pace(waiter)} allows no call for another {delay:.2f} s; call less often, "
@@ -151,7 +153,7 @@ def too_fast(waiter: Waiter, delay: float) -> AdmissionError:
     )
 
 
-def still_too_fast(waiter: Waiter, delay: float) -> AdmissionError:
+def make_still_too_fast_error(waiter: Waiter, delay: float) -> AdmissionError:
     """Rate or pause allowed no call as long as the call may wait."""
     return RateLimitedError(
         f"waited {waiter.timeout:g} s in bucket {waiter.lane.bucket.name!r}, but "
@@ -161,7 +163,7 @@ def still_too_fast(waiter: Waiter, delay: float) -> AdmissionError:
     )
 
 
-def waited_too_long(
+def make_timeout_error(
     waiter: Waiter, others: int, zombies: int, wait: float | None
 ) -> AdmissionError:
     """No slot was free as long as the call may wait."""
@@ -174,7 +176,9 @@ def waited_too_long(
     )
 
 
-def no_room(lane: Lane, used: int, max_concurrent: int, wait: float | None) -> AdmissionError:
+def make_no_room_error(
+    lane: Lane, used: int, max_concurrent: int, wait: float | None
+) -> AdmissionError:
     """No slot is free, and the strategy is not to wait."""
     bucket = lane.bucket
     limit = max_concurrent if bucket.limit is None else bucket.limit
@@ -214,7 +218,7 @@ def is_strict(waiter: Waiter, config: ConcurrencyConfig, queued: int) -> bool:
     )
 
 
-def to_wait(
+def find_refusal_to_wait(
     waiter: Waiter,
     config: ConcurrencyConfig,
     queued: int,
@@ -239,8 +243,8 @@ def to_wait(
     if config.strategy == "reject":
         delay = find_delay(waiter, now)
         if delay > 0:
-            return too_fast(waiter, delay)
-        return no_room(lane, used, config.max_concurrent, wait)
+            return make_too_fast_error(waiter, delay)
+        return make_no_room_error(lane, used, config.max_concurrent, wait)
     if queued > config.queue_size:
         return make_full_error("the queue", queued - 1, config.queue_size, lane, wait)
     if bucket.queue_size is not None:

@@ -13,7 +13,7 @@ import msgspec
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.errors import LeaseLostError
 from tool_engine.interfaces import AdmissionController, Slot
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.settings.settable import settable
 
 Order = tuple[float, int, int]
@@ -28,7 +28,7 @@ ZOMBIE: Final = "zombie"
 _numbers: Final = count(1)
 
 
-@live("pass it on as it is")
+@refuse_copying("pass it on as it is")
 @settable
 class ConcurrencySlot(msgspec.Struct, eq=False):
     """Permission to run now, given by a controller and to be given back to it once.

@@ -23,7 +23,7 @@ from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.checks.known_fields import KnownArguments
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.object_arguments import make_readable
 from tool_engine.redaction import shorten_words, words_of
@@ -34,7 +34,7 @@ _METHODS: Final = ("user_message", "reply")
 _VALUES: Final = ("name", "protocol")
 
 
-@live("keep it with to_dict() and get it back with AgentLoop.from_dict()")
+@refuse_copying("keep it with to_dict() and get it back with AgentLoop.from_dict()")
 class AgentLoop(KnownArguments):
     """A conversation: asks the model, runs its calls, and asks again.
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from tool_engine.errors import ApprovalError, ConfigurationError
 from tool_engine.interfaces import Approver
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
-from tool_engine.model.json.output import shown
+from tool_engine.model.json.output import safe_repr
 
 Answer: TypeAlias = ApprovalDecision | bool | str | None
 """A decision; True or False; the reason of a refusal; None: no answer now."""
@@ -19,8 +19,8 @@ def check_approver(approver: object) -> None:
     # On a class, `approve` is not a bound method.
     if isinstance(approver, type) or not callable(getattr(approver, "approve", None)):
         raise ConfigurationError(
-            f"approver must have 'async def approve(request)', got {shown(approver)[:80]}; for a "
-            "function write CallbackApprover(function)"
+            f"approver must have 'async def approve(request)', got {safe_repr(approver)[:80]}; for "
+            "a function write CallbackApprover(function)"
         )
 
 
@@ -37,8 +37,8 @@ def decision_from(answer: Any) -> ApprovalDecision | None:
     if isinstance(answer, str):
         return ApprovalDecision(is_approved=False, reason=answer or None)
     raise ApprovalError(
-        f"{shown(answer)[:80]} is no answer: answer with True, False, the reason of a refusal, an "
-        "ApprovalDecision, or None if there is no answer yet"
+        f"{safe_repr(answer)[:80]} is no answer: answer with True, False, the reason of a refusal, "
+        "an ApprovalDecision, or None if there is no answer yet"
     )
 
 

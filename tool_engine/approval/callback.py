@@ -9,7 +9,7 @@ from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.checks.known_fields import KnownArguments
-from tool_engine.model.json.output import shown
+from tool_engine.model.json.output import safe_repr
 
 
 class CallbackApprover(KnownArguments):
@@ -30,7 +30,7 @@ class CallbackApprover(KnownArguments):
     def __init__(self, function: Callable[[ApprovalRequest], Answer | Awaitable[Answer]]) -> None:
         if not callable(function):
             raise ConfigurationError(
-                f"CallbackApprover takes a function of one request, got {shown(function)[:80]}"
+                f"CallbackApprover takes a function of one request, got {safe_repr(function)[:80]}"
             )
         self._function = function
 

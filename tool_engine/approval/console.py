@@ -25,7 +25,7 @@ from tool_engine.approval.thread import in_own_thread
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.checks.known_fields import KnownArguments
-from tool_engine.visible import visible
+from tool_engine.visible import escape_hidden
 
 _STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 _LONGEST_LINE: Final = 65_536
@@ -166,5 +166,5 @@ def _read_until_closed(terminal: int, listening: int) -> str | None:
 
 def _parse_decision(line: str | None) -> ApprovalDecision:
     """Return the decision that a line means; None: end of input or Ctrl-C."""
-    said = "" if line is None else visible(line.strip())
+    said = "" if line is None else escape_hidden(line.strip())
     return _WORDS.get(said.casefold(), ApprovalDecision(is_approved=False, reason=said))

@@ -14,7 +14,7 @@ from typing import Any, Final
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.json.output import to_text
 from tool_engine.redaction import OwnSecrets
-from tool_engine.visible import cut_middle, visible
+from tool_engine.visible import cut_middle, escape_hidden
 
 _LONGEST_VALUE: Final = 2_000
 _LONGEST_TEXT: Final = 20_000
@@ -27,14 +27,17 @@ _EFFECTS: Final = {"read": "only reads", "write": "changes something"}
 def describe(request: ApprovalRequest) -> str:
     """Return a request as plain text of several lines, safe for a terminal."""
     effect = _EFFECTS.get(request.effect, "the definition does not say whether it changes anything")
-    own, called = visible(request.tool_name), visible(request.called_name or request.tool_name)
+    own, called = (
+        escape_hidden(request.tool_name),
+        escape_hidden(request.called_name or request.tool_name),
+    )
     name = own if request.is_nested else called
-    lines = [f"{name} {visible(request.tool_version)} ({effect})"]
+    lines = [f"{name} {escape_hidden(request.tool_version)} ({effect})"]
     if own != called:
         lines.append(f"  called by {called}" if request.is_nested else f"  {own} in its engine")
     shown = shown_fields(request)
     words = f"{request.title}: {request.description}" if request.title else request.description
-    about = visible(" ".join(words.split()))
+    about = escape_hidden(" ".join(words.split()))
     if about:
         lines.append(f"  {cut_middle(about, _LONGEST_HEADLINE)}")
     lines += [f"  {line}" for line in argument_lines(shown["params"])] or ["  no arguments"]
@@ -64,7 +67,9 @@ def argument_lines(params: Mapping[str, Any]) -> list[str]:
     for name, value in params.items():
         text = json.dumps(value, ensure_ascii=False) if type(value) is str else to_text(value)
         # JSON writes line breaks out, so that a value cannot pass for another argument.
-        lines.append(f"{visible(str(name))}: {cut_middle(visible(text), _LONGEST_VALUE)}")
+        lines.append(
+            f"{escape_hidden(str(name))}: {cut_middle(escape_hidden(text), _LONGEST_VALUE)}"
+        )
     return lines
 
 
@@ -90,12 +95,12 @@ def _write_lines(params: Mapping[str, Any]) -> list[str]:
     lines = []
     for name, value in params.items():
         if type(value) is str and "\n" in value:
-            lines += [f"{name}:", *(f"  {visible(each)}" for each in value.split("\n"))]
+            lines += [f"{name}:", *(f"  {escape_hidden(each)}" for each in value.split("\n"))]
         else:
             lines += argument_lines({name: value})
     return [cut_middle(line, _LONGEST_VALUE) for line in lines]
 
 
 def _indent_text(text: str) -> list[str]:
-    shown = cut_middle(visible(text, keeps_lines=True), _LONGEST_TEXT)
+    shown = cut_middle(escape_hidden(text, keeps_lines=True), _LONGEST_TEXT)
     return [f"  {line}" for line in shown.split("\n")]

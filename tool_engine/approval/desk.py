@@ -16,7 +16,7 @@ from tool_engine.interfaces import ApprovalStorage, Approver, CallScope, Front, 
 from tool_engine.interfaces.failing_storage import ask_for_all, ask_for_one, ask_storage
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.sources.identity import engine_text, engine_texts
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Found(NamedTuple):
     """Where it is kept; None: in this process alone."""
 
 
-@live("take that of another engine")
+@refuse_copying("take that of another engine")
 class EngineApprovals:
     """The open requests of one engine, for the program that serves it: `engine.approvals`.
 

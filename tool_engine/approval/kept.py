@@ -17,7 +17,7 @@ from tool_engine.errors import ApprovalError, RecordsUnavailableError
 from tool_engine.interfaces import ApprovalStorage
 from tool_engine.interfaces.failing_storage import ask_storage
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 
 _Result = TypeVar("_Result")
 _KIND: Final = "approval"
@@ -30,7 +30,7 @@ _EQUAL_CALLS: Final = "equal calls"
 """What the answer holds for; the place of the fingerprint, since a token is of one question."""
 
 
-@live("make another one over the storage")
+@refuse_copying("make another one over the storage")
 class KeptQuestions:
     """An approver that keeps its questions in a storage, and waits for the answers there.
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.json.output import shown
+from tool_engine.model.json.output import safe_repr
 from tool_engine.model.tool import Tool
 
 _PARTS: Final = ("conversation_agent", "tool_sub_agent", "workflow_node")
@@ -61,4 +61,6 @@ def principal_of(context: ToolExecutionContext | None) -> str:
 def check_principal(principal: object) -> None:
     """Raise `ConfigurationError` for what is neither a text nor None."""
     if not (principal is None or isinstance(principal, str)):
-        raise ConfigurationError(f"principal must be a text or None, got {shown(principal)[:80]}")
+        raise ConfigurationError(
+            f"principal must be a text or None, got {safe_repr(principal)[:80]}"
+        )

@@ -10,10 +10,10 @@ from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.checks.known_fields import KnownArguments
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 
 
-@live("pass it on as it is, or make another one")
+@refuse_copying("pass it on as it is, or make another one")
 class QueueApprover(KnownArguments):
     """Keeps requests in a list until they are answered by their token. S34.
 

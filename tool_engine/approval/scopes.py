@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tool_engine.interfaces import CallScope, ToolExecutor
 from tool_engine.model.call import Refusal
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool
@@ -23,7 +23,9 @@ IS_SHARED: Final[ContextVar[bool]] = ContextVar("is_shared", default=False)
 """Whether other conversations have a say in the call being asked about."""
 
 
-@live("pickle context.to_wire(), or a replace(context, scope=None) without its conversations")
+@refuse_copying(
+    "pickle context.to_wire(), or a replace(context, scope=None) without its conversations"
+)
 class NarrowedScope:
     """The scopes of nested conversations, each started by the one before.
 

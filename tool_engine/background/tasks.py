@@ -46,8 +46,8 @@ from tool_engine.model.call import (
     check_timeout,
 )
 from tool_engine.model.checks.bounds import check_choice, check_count
-from tool_engine.model.json.copying import live
-from tool_engine.model.json.plain import copied
+from tool_engine.model.json.copying import refuse_copying
+from tool_engine.model.json.plain import copy_json
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.task import (
     FINAL,
@@ -68,7 +68,7 @@ _LOOK: Final = 0.25
 """Seconds between two looks at a task that another engine runs."""
 
 
-@live("take engine.tasks of the other engine")
+@refuse_copying("take engine.tasks of the other engine")
 class EngineTasks:
     """The tasks of an engine; `engine.tasks` makes it.
 
@@ -157,7 +157,7 @@ class EngineTasks:
         """Start any task."""
         self._engine._require_open()  # noqa: SLF001 - the engine's other half
         given = check_start(context, ttl, idempotency_key)
-        params = copied(params) if params is not None else {}
+        params = copy_json(params) if params is not None else {}
         storage, feeding = self._storage, self.feeding
         if storage.is_shared and not self._clock.is_fresh:
             await self._learn_time(is_late=is_late)

@@ -21,7 +21,7 @@ from tool_engine.interfaces import CallScope
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.json.plain import copied
+from tool_engine.model.json.plain import copy_json
 from tool_engine.model.json.unpacking import LARGE
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool
@@ -132,7 +132,7 @@ class Consents:
                 try:
                     await let_others_run(packed)
                     # Copied so that they cannot change during the request.
-                    arguments = copied(arguments)
+                    arguments = copy_json(arguments)
                     await let_others_run(packed)
                     with Wait(self._present, call, ASKING, plan):
                         refusal = await self._find_refusal(call, plan, arguments)
@@ -202,7 +202,7 @@ class Consents:
                 if self._is_closed:
                     return _CLOSED
                 with previewed_by(plan.runs), asked_in(home, plan.tool, call.context):
-                    return await scope.consent(call.call_id, plan.tool, copied(arguments))
+                    return await scope.consent(call.call_id, plan.tool, copy_json(arguments))
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # an approver that fails has not consented
@@ -264,7 +264,7 @@ async def let_others_run(packed: bytes) -> None:
 def freeze_arguments(params: Any) -> Any:
     """Return a copy of the arguments, or the value itself if it cannot be copied."""
     try:
-        return copied(params)
+        return copy_json(params)
     except BaseException as error:  # a foreign object may refuse to be copied
         if ends_caller(error):
             raise

@@ -15,7 +15,7 @@ from tool_engine.calls.pipeline import Pipeline
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import AdmissionController, ExecutionBackend
 from tool_engine.logger import get_logger
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.plain import name_of
 
@@ -45,7 +45,7 @@ class PresentCall(msgspec.Struct, Data, frozen=True, kw_only=True):
     parent_call_id: str | None = None
 
 
-@live("take it from the engine")
+@refuse_copying("take it from the engine")
 class EngineCalls:
     """The calls of an engine that are on their way: `engine.calls`.
 

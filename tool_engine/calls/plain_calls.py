@@ -195,7 +195,7 @@ def _end_plainly(
     pool.used -= weight
     bucket.used = bucket_used = bucket.used - weight
     if bucket_used < 0:
-        raise refusal.broken_accounting(call.slot)
+        raise refusal.make_accounting_error(call.slot)
     call.lane, seconds = None, now - call.began
     pool.released += 1
     pool.held_seconds += seconds

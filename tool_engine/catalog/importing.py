@@ -20,8 +20,8 @@ from tool_engine.errors import ConfigurationError, DefinitionError
 from tool_engine.interfaces import CatalogSource, ListedTool, ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.unawaited import is_async
-from tool_engine.model.json.output import shown
-from tool_engine.model.json.plain import copied
+from tool_engine.model.json.output import safe_repr
+from tool_engine.model.json.plain import copy_json
 from tool_engine.model.json.references import Steps, copy_schemas, split_pointer, write_pointer
 from tool_engine.model.tool import Tool
 
@@ -153,7 +153,7 @@ class ImportedTools(CatalogSource):
         if not (is_executor or callable(call)):
             raise ConfigurationError(
                 "call, which runs the tools, must be a function of a name and arguments, or an "
-                f"executor, got {shown(call)[:80]}"
+                f"executor, got {safe_repr(call)[:80]}"
             )
         self.executor = (
             cast("ToolExecutor", call) if is_executor else _executor_for(cast("Call", call))
@@ -202,7 +202,7 @@ def _functions_in(item: Any) -> Iterator[dict[str, Any]]:
         "custom",
     )
     if not is_function:
-        raise ConfigurationError(f"{shown(item)[:200]} is no tool {_FORMS}")
+        raise ConfigurationError(f"{safe_repr(item)[:200]} is no tool {_FORMS}")
     _check_schemas(entry)
     # What its owner changes in it later is no change of the tool.
     yield _copy_entry(entry)
@@ -210,7 +210,7 @@ def _functions_in(item: Any) -> Iterator[dict[str, Any]]:
 
 def _copy_entry(entry: dict[str, Any]) -> dict[str, Any]:
     try:
-        return cast("dict[str, Any]", copied(entry))
+        return cast("dict[str, Any]", copy_json(entry))
     except RecursionError:
         # What holds itself can be copied as well, and is explained when it is read.
         return copy.deepcopy(entry)
@@ -237,7 +237,7 @@ def _read_entry(item: Any) -> dict[str, Any]:
     dump = getattr(item, "model_dump", None)
     value = dump(by_alias=True, exclude_none=True, mode="json") if callable(dump) else item
     if isawaitable(value) or not isinstance(value, Mapping):
-        raise ConfigurationError(f"{shown(item)[:200]} is no tool {_FORMS}")
+        raise ConfigurationError(f"{safe_repr(item)[:200]} is no tool {_FORMS}")
     return dict(value)
 
 
@@ -300,7 +300,7 @@ def _keep_hints(hints: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     kinds = {**dict.fromkeys(HINTS, bool), "title": str}
     for hint, kind in kinds.items():
         if hint in kept and not isinstance(kept[hint], kind):
-            value = shown(kept.pop(hint))[:80]
+            value = safe_repr(kept.pop(hint))[:80]
             notes.append(f"annotations: {hint} {value} is not what MCP says, and was left out")
     return kept
 
@@ -356,7 +356,7 @@ def _drop_defaults(nodes: list[tuple[Steps, dict[str, Any]]], notes: list[str]) 
     unfit = set(checker.unfit_defaults(whole))
     for steps, node in nodes:
         if steps in unfit:
-            value, place = shown(node.pop("default"))[:80], write_pointer((*steps, "default"))
+            value, place = safe_repr(node.pop("default"))[:80], write_pointer((*steps, "default"))
             notes.append(f"{place}: the default {value} does not fit, and was left out")
 
 
@@ -365,7 +365,7 @@ def _is_too_large(value: Any) -> bool:
 
 
 def _drop_keyword(node: dict[str, Any], keyword: str, steps: Steps, notes: list[str]) -> None:
-    value, place = shown(node.pop(keyword))[:80], write_pointer((*steps, keyword))
+    value, place = safe_repr(node.pop(keyword))[:80], write_pointer((*steps, keyword))
     what = str(keyword).encode(errors="backslashreplace").decode()
     notes.append(f"{place}: {what} {value} is not enforced here, and was left out")
 

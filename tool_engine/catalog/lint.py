@@ -27,7 +27,7 @@ from tool_engine.catalog.yaml.strict_yaml import parse_yaml
 from tool_engine.errors import ConfigurationError, DefinitionProblem
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
-from tool_engine.visible import visible
+from tool_engine.visible import escape_hidden
 
 
 def _find_nothing(_: Tool) -> Iterable[Flaw]:
@@ -74,7 +74,7 @@ class LintFinding(msgspec.Struct, frozen=True):
         place = [self.file or self.tool, self.line, self.column]
         where = ":".join(str(part) for part in place if part is not None)
         about = f"{self.path}: " if self.path else ""
-        return visible(f"{where}: {self.code} {about}{self.message}")
+        return escape_hidden(f"{where}: {self.code} {about}{self.message}")
 
 
 class _Ignored(NamedTuple):

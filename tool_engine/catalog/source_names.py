@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.tool import Tool, pack
+from tool_engine.model.tool import Tool, pack_tool
 
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9_]*:[^\s<>][^\n\r<>]{0,199}")
 _PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
@@ -69,6 +69,6 @@ def make_renamed(tool: Tool, name: str, holder: str) -> Tool:
     )
     said = hashlib.sha256(f"{name} {tool.definition_hash}".encode()).hexdigest()
     findings = [*tool.findings, finding]
-    return pack(
+    return pack_tool(
         msgspec.structs.replace(tool, id=name, name=name, definition_hash=said, findings=findings)
     )

@@ -34,7 +34,7 @@ from tool_engine.interfaces import ListedTool
 from tool_engine.interfaces.catalog_source import CODE_PLACE
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.data import Data
-from tool_engine.model.tool import Tool, content_of, is_source_name, pack
+from tool_engine.model.tool import Tool, content_of, is_source_name, pack_tool
 from tool_engine.redaction import shorten_words, words_of
 
 MOST_TOOLS: Final = 100_000
@@ -457,7 +457,7 @@ def _take_tool(tool: Tool, place: str) -> Tool:
     """Return a tool as one of this source."""
     if not tool.name or not isinstance(tool.name, str):
         raise ConfigurationError(f"a tool's name must be a non-empty text, got {tool.name!r}")
-    return pack(tool, id=tool.name, source=place, once_secret=(), definition_hash="")
+    return pack_tool(tool, id=tool.name, source=place, once_secret=(), definition_hash="")
 
 
 def _place_tool(origin: str) -> str:

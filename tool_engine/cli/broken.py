@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tool_engine.cli.completion import names_in
-from tool_engine.cli.console import visible
+from tool_engine.cli.console import safe_text
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
@@ -27,7 +27,7 @@ NOT_LOADED: Final = "tool_not_loaded"
 def report_broken(settings: Settings, files: int) -> None:
     if files:
         summary = f"{count_text(files, 'file')} could not be loaded"
-        sys.stderr.write(f"{summary}; see tool-engine validate {visible(settings.tools)}\n")
+        sys.stderr.write(f"{summary}; see tool-engine validate {safe_text(settings.tools)}\n")
 
 
 def report_load_errors(settings: Settings, engine: ToolEngine) -> None:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tool_engine.model.json.free_key import text_key
 from tool_engine.visible import DECEPTIVE
-from tool_engine.visible import visible as written_out
+from tool_engine.visible import escape_hidden as written_out
 
 _MAX_DEPTH: Final = 100
 _WIDTH: Final = 80
@@ -65,14 +65,14 @@ def make_console(*, stderr: bool = False, is_drawn: bool = False) -> Console:
     return console
 
 
-def visible(text: str) -> str:
+def safe_text(text: str) -> str:
     r"""Write out control and hidden characters, as `\x1b` is."""
     return written_out(text, keeps_lines=True)
 
 
-def plain(value: str, style: str = "") -> Text:
+def as_text(value: str, style: str = "") -> Text:
     """Return `value` unchanged, but safe for a terminal."""
-    return Text(visible(value), style=style, overflow="fold")
+    return Text(safe_text(value), style=style, overflow="fold")
 
 
 def json_text(value: Any, *, indent: int | None = 2) -> str:

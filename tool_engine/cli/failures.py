@@ -80,11 +80,11 @@ def missing_file(text: str) -> CommandError:
 
 def report_failure(message: str, error_type: str, *, as_json: bool, hint: str = "") -> None:
     """Report a failure as JSON on stdout, or on stderr."""
-    from tool_engine.cli.console import print_json, visible
+    from tool_engine.cli.console import print_json, safe_text
 
     if as_json:
         print_json({"error": {"type": error_type, "message": message}})
         return
     # Where no message can be written, as to a closed terminal, the exit code remains.
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{hint}error: {visible(message)}\n")
+        sys.stderr.write(f"{hint}error: {safe_text(message)}\n")

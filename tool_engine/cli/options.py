@@ -21,7 +21,7 @@ from tool_engine.cli.settings import (
 )
 from tool_engine.executors.python.project import PROJECT_FOLDER
 from tool_engine.model.checks.nearness import find_nearest
-from tool_engine.visible import visible
+from tool_engine.visible import escape_hidden
 
 EXIT_CODES: Final = (
     "Exit codes: 0 it worked; 1 a call failed, or a definition has findings; "
@@ -115,7 +115,7 @@ def check_variables() -> None:
             )
         listed = ", ".join(VARIABLES.values())
         sys.stderr.write(
-            f"warning: {visible(name)}: no setting is read from this variable; the names are "
+            f"warning: {escape_hidden(name)}: no setting is read from this variable; the names are "
             f"{listed}\n"
         )
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich import box
 from rich.table import Table
 
-from tool_engine.cli.console import json_text, plain
+from tool_engine.cli.console import as_text, json_text
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.event import ToolEngineEvent
@@ -37,12 +37,12 @@ def tools_table(tools: Iterable[Tool], title: str = "") -> Table:
     table = make_table(title, "name", "version", "category", "effect", "description")
     for tool in tools:
         table.add_row(
-            plain(tool.name, "bold cyan"),
-            plain(tool.version),
-            plain(tool.category.value),
-            plain(tool.effect),
-            plain(f"{tool.title}: " if tool.title else "")
-            + plain(first_sentence(tool.description)),
+            as_text(tool.name, "bold cyan"),
+            as_text(tool.version),
+            as_text(tool.category.value),
+            as_text(tool.effect),
+            as_text(f"{tool.title}: " if tool.title else "")
+            + as_text(first_sentence(tool.description)),
         )
         _keep_whole(table, 0, tool.name)
     return table
@@ -53,11 +53,11 @@ def groups_table(groups: Mapping[str, ToolGroup], tools: Iterable[Tool]) -> Tabl
     known = list(tools)
     for group in groups.values():
         table.add_row(
-            plain(group.name, "bold cyan"),
-            plain(group.version),
+            as_text(group.name, "bold cyan"),
+            as_text(group.version),
             "yes" if group.is_enabled else "no",
-            plain(", ".join(tool.name for tool in group.members(known))),
-            plain(", ".join(skill.name for skill in group.skills)),
+            as_text(", ".join(tool.name for tool in group.members(known))),
+            as_text(", ".join(skill.name for skill in group.skills)),
         )
         _keep_whole(table, 0, group.name)
     return table
@@ -72,12 +72,12 @@ def parameters_table(parameters: Iterable[ToolParameter]) -> Table:
             shown = redact({parameter.name: parameter.default}, names)[parameter.name]
             default = json_text(shown, indent=None)
         table.add_row(
-            plain(parameter.name, "bold cyan"),
-            plain(parameter.type),
+            as_text(parameter.name, "bold cyan"),
+            as_text(parameter.type),
             "yes" if parameter.required else "no",
-            plain(default),
-            plain(rules_text(parameter)),
-            plain(parameter.description),
+            as_text(default),
+            as_text(rules_text(parameter)),
+            as_text(parameter.description),
         )
     return table
 
@@ -96,10 +96,10 @@ def findings_table(findings: Iterable[Mapping[str, Any]], title: str = "findings
     for finding in findings:
         level = str(finding.get("level", "error"))
         table.add_row(
-            plain(level, "yellow" if level == "warning" else "red"),
-            plain(str(finding.get("path") or finding.get("parameter") or "")),
-            plain(str(finding.get("error_type", ""))),
-            plain(str(finding.get("message", ""))),
+            as_text(level, "yellow" if level == "warning" else "red"),
+            as_text(str(finding.get("path") or finding.get("parameter") or "")),
+            as_text(str(finding.get("error_type", ""))),
+            as_text(str(finding.get("message", ""))),
         )
     return table
 
@@ -123,11 +123,11 @@ def results_table(
         outcome = result.outcome.value
         table.add_row(
             str(number),
-            plain(result.tool_name, "bold cyan"),
-            plain(outcome, OUTCOME_STYLES.get(outcome, "red")),
+            as_text(result.tool_name, "bold cyan"),
+            as_text(outcome, OUTCOME_STYLES.get(outcome, "red")),
             _show_milliseconds(result.metadata.get("queue_wait")),
             _show_milliseconds(result.execution_time),
-            plain(text_of(result)),
+            as_text(text_of(result)),
         )
         _keep_whole(table, 1, result.tool_name)
     return table
@@ -163,7 +163,7 @@ def fact_table(title: str, facts: Mapping[str, Any]) -> Table:
     table = make_table(title, "", "")
     table.show_header = False
     for name, value in facts.items():
-        table.add_row(plain(name, "bold cyan"), plain(_value_text(value)))
+        table.add_row(as_text(name, "bold cyan"), as_text(_value_text(value)))
     return table
 
 

@@ -22,7 +22,7 @@ from tool_engine.logger import get_logger
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.event import PASSING, ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.newest import keep_newest
 from tool_engine.redaction import OwnSecrets, secrets_if_known, trace_of
 
@@ -34,7 +34,7 @@ _MOST_NOTED: Final = 256
 _NAMES: Final = frozenset(kind.value for kind in ToolEngineEventType)
 
 
-@live("pass it on as it is, or subscribe again")
+@refuse_copying("pass it on as it is, or subscribe again")
 class Subscription:
     """Returned by `subscribe`: call it to end the subscription; repeated calls do nothing."""
 

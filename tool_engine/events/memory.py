@@ -12,10 +12,10 @@ from tool_engine.errors import ConfigurationError, EventsExpiredError
 from tool_engine.interfaces import EventStorage
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.event import ToolEngineEvent
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 
 
-@live("make another one for each engine")
+@refuse_copying("make another one for each engine")
 class MemoryEventStorage:
     """Keeps the newest events of one engine; see `interfaces.EventStorage`.
 

@@ -12,10 +12,10 @@ from tool_engine.events.mailbox import CutError, Mailbox
 from tool_engine.events.replay import Replay
 from tool_engine.events.subscriber import Subscriber
 from tool_engine.model.event import ToolEngineEvent
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 
 
-@live("pass it on as it is, or make another one with engine.events()")
+@refuse_copying("pass it on as it is, or make another one with engine.events()")
 class EventStream:
     """An async iterator over events, made by `EventBus.events`.
 

@@ -44,7 +44,7 @@ class Function(NamedTuple):
     """`whole`, `decimal`, `chosen` (one of the arguments) or `as arguments`: decimal if one is."""
 
 
-def call(name: str, arguments: tuple[Value, ...]) -> Value:
+def call_function(name: str, arguments: tuple[Value, ...]) -> Value:
     """Return `name(*arguments)`; raise `CalculationError` for wrong arguments or no result."""
     function = FUNCTIONS.get(name)
     if function is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.arithmetic import CONSTANTS, FUNCTIONS, call
+from tool_engine.executors.arithmetic import CONSTANTS, FUNCTIONS, call_function
 from tool_engine.executors.number import (
     CalculationError,
     Value,
@@ -20,7 +20,7 @@ from tool_engine.executors.number import (
     parse_number,
     settle_value,
 )
-from tool_engine.executors.operations import operate
+from tool_engine.executors.operations import apply_operator
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
@@ -150,7 +150,7 @@ class _Parser:
         value = self._read_signed()
         while (binding := _BINDING.get(self._peek_token().text, -1)) >= least:
             symbol, right = self._take_token(), self.sum(binding + 1)
-            value = _compute_at(symbol, operate, symbol.text, value, right)
+            value = _compute_at(symbol, apply_operator, symbol.text, value, right)
         return value
 
     def expect_end(self) -> None:
@@ -174,7 +174,7 @@ class _Parser:
         self._enter_level()
         exponent = self._read_signed()
         self._depth -= 1
-        return _compute_at(symbol, operate, symbol.text, base, exponent)
+        return _compute_at(symbol, apply_operator, symbol.text, base, exponent)
 
     def _read_atom(self) -> Value:
         token = self._take_token()
@@ -189,7 +189,10 @@ class _Parser:
     def _read_name(self, token: _Token) -> Value:
         if self._peek_token().text == "(":
             return _compute_at(
-                token, call, token.text, self._read_arguments(self._take_token(), is_call=True)
+                token,
+                call_function,
+                token.text,
+                self._read_arguments(self._take_token(), is_call=True),
             )
         if token.text in CONSTANTS:
             return Value(CONSTANTS[token.text])

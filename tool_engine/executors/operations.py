@@ -28,7 +28,7 @@ _FAR: Final = 10**18
 """An exponent this large gives the same answer as any larger one."""
 
 
-def operate(symbol: str, left: Value, right: Value) -> Value:
+def apply_operator(symbol: str, left: Value, right: Value) -> Value:
     """Return `left symbol right`; `//` and `%` round down, as in Python."""
     number = compute_checked(symbol, _OPERATORS[symbol], (left.number, right.number))
     return Value(number, left.is_decimal or right.is_decimal)

@@ -18,8 +18,8 @@ from tool_engine.knowledge.past_calls import AGENT_CALLER
 from tool_engine.model.call import ToolCall, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.context_check import check_context
-from tool_engine.model.json.output import shown
-from tool_engine.model.json.plain import copied
+from tool_engine.model.json.output import safe_repr
+from tool_engine.model.json.plain import copy_json
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.call_runner import CallRunner
@@ -145,7 +145,7 @@ class OfferedTools:
         if self._catalog.get(name) is None:
             near = find_nearest(name, (each.name for each in self._catalog.list_unambiguous()[0]))
             cure = f"did you mean {near!r}?" if near else "register it before it is offered"
-            raise ConfigurationError(f"tools: there is no tool {shown(name)[:80]}; {cure}")
+            raise ConfigurationError(f"tools: there is no tool {safe_repr(name)[:80]}; {cure}")
 
     def _list_tools(self) -> list[Tool]:
         if isinstance(self.source, ToolSubAgent):
@@ -154,7 +154,7 @@ class OfferedTools:
         return self._catalog.list_unambiguous()[0]
 
     def _describe_tool(self, tool: Tool) -> OfferedTool:
-        schema = copied(tool.parameters_schema)
+        schema = copy_json(tool.parameters_schema)
         # Frameworks look it up where a raw schema need not have it.
         schema.setdefault("properties", {})
         return OfferedTool(self._known.sent_name(tool.name), tool.description, schema, tool)

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, Final
 
 from tool_engine.interfaces import RecordStorage
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.record import CallEntry
 from tool_engine.model.task import FINAL, QUEUED, RUNNING, WAITING, KeptTask, TaskState
 
@@ -22,7 +22,7 @@ _SPARE: Final = 64
 _Entry = tuple[int, int, KeptTask]
 
 
-@live("make another one")
+@refuse_copying("make another one")
 class MemoryTaskStorage:
     """Keeps tasks for one engine, as long as it lives."""
 

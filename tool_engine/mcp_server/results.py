@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.content.blocks import find_structured
-from tool_engine.model.json.output import plain
+from tool_engine.model.json.output import copy_plain
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.result_content import (
     parts_of,
@@ -63,5 +63,5 @@ def write_result(
         is_wrapped = declared["type"] != "object" and "result" in result.output
         structured = result.output["result"] if is_wrapped and is_modern else result.output
     if structured is not None and (is_modern or isinstance(structured, Mapping)):
-        written["structuredContent"] = plain(structured)
+        written["structuredContent"] = copy_plain(structured)
     return written

@@ -64,7 +64,7 @@ from tool_engine.mcp_server.wrong_params import WrongParams
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.nearness import suggest_near
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 
 
 def _find_version() -> str:
@@ -101,7 +101,7 @@ _MOST_OF_PAGE: Final = 10_000
 _OTHER_LOOP: Final = "make another MCPServer of the engine for each loop"
 
 
-@live("make another one")
+@refuse_copying("make another one")
 class MCPServer:
     """The tools of an engine for clients of the Model Context Protocol.
 

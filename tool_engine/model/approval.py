@@ -12,7 +12,7 @@ import msgspec
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.output import plain, shown
+from tool_engine.model.json.output import copy_plain, safe_repr
 
 if TYPE_CHECKING:
     from tool_engine.model.tool import Tool
@@ -101,7 +101,7 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
         names = self.secret_names
         secrets = import_module("tool_engine.redaction").OwnSecrets(self.params, names, names)
         values |= {name: secrets.hide(values[name]) for name in _SPOKEN}
-        return values | {"params": secrets.params(plain(self.params))}
+        return values | {"params": secrets.params(copy_plain(self.params))}
 
     @property
     def is_whole(self) -> bool:
@@ -150,14 +150,17 @@ class ApprovalDecision(msgspec.Struct, Data, frozen=True, kw_only=True, metaclas
         for name in ("reason", "by"):
             said = getattr(self, name)
             if not (said is None or isinstance(said, str)):
-                raise ConfigurationError(f"{name} must be a text or None, got {shown(said)[:80]}")
+                raise ConfigurationError(
+                    f"{name} must be a text or None, got {safe_repr(said)[:80]}"
+                )
         if not (self.is_remembered is None or isinstance(self.is_remembered, bool)):
             raise ConfigurationError(
-                f"is_remembered must be True, False or None, got {shown(self.is_remembered)[:80]}"
+                "is_remembered must be True, False or None, got "
+                f"{safe_repr(self.is_remembered)[:80]}"
             )
         if self.always is not None and self.always not in _ALWAYS:
             raise ConfigurationError(
-                f"always must be 'call', 'tool' or None, got {shown(self.always)[:80]}"
+                f"always must be 'call', 'tool' or None, got {safe_repr(self.always)[:80]}"
             )
         if self.always is not None and self.is_remembered is False:
             raise ConfigurationError(

@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.output import shown
+from tool_engine.model.json.output import safe_repr
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 MOST_READ: Final = 4_096
@@ -62,7 +62,7 @@ class ToolLogLine(msgspec.Struct, Data, frozen=True):
         force_setattr(self, "message", _read_message(self.message, "a text"))
         if self.level not in LOG_LEVELS:
             raise ConfigurationError(
-                f"level must be one of {', '.join(LOG_LEVELS)}, got {shown(self.level):.80}"
+                f"level must be one of {', '.join(LOG_LEVELS)}, got {safe_repr(self.level):.80}"
             )
 
 
@@ -90,7 +90,7 @@ def _read_amount(name: str, value: Any) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= _MOST:
         raise ConfigurationError(
-            f"{name} must be a finite number from 0 on, got {shown(value):.80}"
+            f"{name} must be a finite number from 0 on, got {safe_repr(value):.80}"
         )
     return value if type(value) is int and value <= _MOST_WHOLE else float(value)
 
@@ -98,7 +98,7 @@ def _read_amount(name: str, value: Any) -> float:
 def _read_message(message: Any, wanted: str) -> str:
     """Return the beginning of a text, which can be written as JSON."""
     if not isinstance(message, str):
-        raise ConfigurationError(f"message must be {wanted}, got {shown(message):.80}")
+        raise ConfigurationError(f"message must be {wanted}, got {safe_repr(message):.80}")
     kept = str.__str__(message)[:_MOST_KEPT]
     if kept.isascii():
         return kept

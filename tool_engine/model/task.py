@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.json.data import Data
 from tool_engine.model.progress import ToolProgress
 
@@ -162,7 +162,7 @@ class _Asked(Protocol):
     async def cancel_kept(self, kept: KeptTask, reason: str | None, /) -> bool: ...
 
 
-@live("keep its id, and ask engine.tasks.get(id) for it")
+@refuse_copying("keep its id, and ask engine.tasks.get(id) for it")
 class TaskHandle:
     """A call that outlives its caller; `engine.start` and `engine.tasks.get` make it.
 

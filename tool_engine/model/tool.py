@@ -16,7 +16,7 @@ from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data, redact_json
-from tool_engine.model.json.output import plain
+from tool_engine.model.json.output import copy_plain
 from tool_engine.model.json.secret_schema import (
     UNNAMED,
     is_write_only,
@@ -245,7 +245,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
         for parameter in definition.get("parameters", ()) if self.input_schema is None else ():
             if parameter.get("secret") and parameter.get("default") is not None:
                 parameter["default"] = "[hidden]"
-        values: dict[str, Any] = redact_json(plain(definition))
+        values: dict[str, Any] = redact_json(copy_plain(definition))
         return values
 
     def __eq__(self, other: object) -> bool:
@@ -264,7 +264,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
         return f"Tool({self.name!r} {self.version} from {origin}, takes {names or 'nothing'}{more})"
 
 
-def pack(tool: Tool, **changes: Any) -> Tool:
+def pack_tool(tool: Tool, **changes: Any) -> Tool:
     """Return the same tool in little memory and outside of garbage collections.
 
     Ten thousand tools of lists and mappings are a hundred thousand objects, which each full

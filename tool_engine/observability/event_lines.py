@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tool_engine.errors import EngineClosedError
-from tool_engine.logger import get_logger, is_configured, watch
+from tool_engine.logger import get_logger, is_configured, watch_configuring
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 EVENTS_LOGGER: Final = "tool_engine.events"
@@ -63,7 +63,7 @@ class EventLines:
         self._subscribe = subscribe
         self._types: list[str] = []
         self._unsubscribe: Callable[[], None] | None = None
-        watch(self)
+        watch_configuring(self)
         self.refresh()
 
     def refresh(self) -> None:

@@ -13,7 +13,7 @@ from json.encoder import encode_basestring
 from typing import Any, Final
 
 from tool_engine.model.json.free_key import free_key, text_key
-from tool_engine.model.json.output import as_output, shown, stand_in
+from tool_engine.model.json.output import as_output, safe_repr, stand_in
 from tool_engine.model.result import CutStrategy, ResultLimits
 
 MAX_DEPTH: Final = 64
@@ -169,4 +169,4 @@ def key_of(key: Any) -> str:
     """Return the text that represents a mapping's key."""
     if isinstance(key, str):
         return str.__str__(key)
-    return str(read_shallow(key)) if isinstance(key, int | float) else shown(key)
+    return str(read_shallow(key)) if isinstance(key, int | float) else safe_repr(key)

@@ -24,7 +24,13 @@ import msgspec
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.content.blocks import lay_out
 from tool_engine.model.content.pieces import Content
-from tool_engine.model.json.output import as_output, fields_of, has_writable_digits, is_path, shown
+from tool_engine.model.json.output import (
+    as_output,
+    fields_of,
+    has_writable_digits,
+    is_path,
+    safe_repr,
+)
 from tool_engine.model.json.weighing import PIECE
 
 _MAX_DEPTH: Final = 64
@@ -270,7 +276,7 @@ class _Taking:
     def _plain_entry(self, key: Any, item: Any, place: str, depth: int) -> Any:
         if isinstance(key, int):
             _check_digits(key, place)
-        name = key if isinstance(key, str) else shown(key)
+        name = key if isinstance(key, str) else safe_repr(key)
         return self.plain(item, f"{place}.{name}", depth + 1)
 
 

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-from tool_engine.model.json.copying import live
-from tool_engine.model.json.output import shown
+from tool_engine.model.json.copying import refuse_copying
+from tool_engine.model.json.output import safe_repr
 from tool_engine.model.reply import ParsedReply, StreamEvent
-from tool_engine.protocols.chunks import ChunkReader, plain, read_field
+from tool_engine.protocols.chunks import ChunkReader, dump_object, read_field
 from tool_engine.protocols.reply_builder import Ending, ReplyBuilder
 
 # Why a call that came in events is not run.
@@ -33,7 +33,7 @@ class Reader(Protocol):
         """Return what was held back."""
 
 
-@live("make another one with protocol.decoder()")
+@refuse_copying("make another one with protocol.decoder()")
 class ChunkDecoder(ABC):
     """A decoder of one reply from chunks; reports what is lost."""
 
@@ -116,7 +116,7 @@ class EventDecoder(ChunkDecoder):
     def _take_error(self, payload: Any) -> list[StreamEvent]:
         error = read_field(payload, "error", payload)
         words = read_field(error, "message", error)
-        words = words if isinstance(words, str) else shown(words)
+        words = words if isinstance(words, str) else safe_repr(words)
         code = read_field(error, "code") or read_field(error, "type")
         what = f"{code}: {words}" if isinstance(code, str) and code != "error" else words
         events = self._builder.report_malformed(f"the provider reports an error: {what}")
@@ -164,5 +164,5 @@ def sort_by_index(parts: list[_Placed]) -> list[_Placed]:
 
 def read_usage(usage: Any) -> dict[str, Any]:
     """Return what a provider has counted, as plain values."""
-    counted = None if usage is None else plain(usage)
+    counted = None if usage is None else dump_object(usage)
     return counted if isinstance(counted, dict) else {}

@@ -47,12 +47,12 @@ def join_surrogates(text: str) -> str:
     return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
 
-def plain(value: Any) -> Any:
+def dump_object(value: Any) -> Any:
     """Convert an SDK's object to plain values; return others unchanged."""
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: dump_object(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [dump_object(item) for item in value]
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         # As it was sent: a field that is null may have to go back, one that was not sent must not.

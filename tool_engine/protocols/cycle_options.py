@@ -19,7 +19,7 @@ from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.context_check import check_context
-from tool_engine.model.json.output import shown
+from tool_engine.model.json.output import safe_repr
 from tool_engine.model.progress import ToolProgress, check_listener
 from tool_engine.model.tool import Tool
 
@@ -97,7 +97,7 @@ class CycleOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFie
         check_kinds(self, ("aliases", "format_results"))
         if self.tools is not None and not _is_of_names(self.tools):
             raise ConfigurationError(
-                f"tools must be a list of tool names, got {shown(self.tools)[:80]}"
+                f"tools must be a list of tool names, got {safe_repr(self.tools)[:80]}"
             )
         if self.context is not None:
             check_context(self.context)

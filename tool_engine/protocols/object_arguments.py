@@ -11,7 +11,7 @@ from typing import Any, Final
 from tool_engine.model.json.output import stand_in, to_text
 from tool_engine.model.json.plain import Unreadable, name_of
 from tool_engine.protocols.arguments.json_tokens import MAX_DEPTH
-from tool_engine.protocols.chunks import AmbiguousObject, join_surrogates, plain
+from tool_engine.protocols.chunks import AmbiguousObject, dump_object, join_surrogates
 from tool_engine.protocols.reply_builder import CallInProgress, ReplyBuilder
 
 _AS_TEXT: Final = "the arguments were sent as a text: read as JSON"
@@ -100,7 +100,7 @@ def _copy_plain(value: Mapping[str, Any]) -> Any:
     try:
         return json.loads(json.dumps(value))
     except TypeError:
-        return plain(value)
+        return dump_object(value)
 
 
 def _is_no_number(value: Any) -> bool:

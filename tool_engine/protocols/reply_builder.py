@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, Final
 
 from tool_engine.model.call import ToolCall
-from tool_engine.model.json.output import shown, to_text
+from tool_engine.model.json.output import safe_repr, to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.protocols.arguments.argument_text import ReadArguments, read_arguments
 from tool_engine.protocols.chunks import join_surrogates
@@ -164,7 +164,7 @@ class ReplyBuilder:
     def report_lost(self, message: str, *part: Any) -> list[StreamEvent]:
         """Report an unreadable part, for which no unfinished call is run."""
         self.spoil("a part of the reply could not be read")
-        return self.report_malformed(": ".join((message, *(shown(each)[:80] for each in part))))
+        return self.report_malformed(": ".join((message, *(safe_repr(each)[:80] for each in part))))
 
     def begin(
         self, call_id: object, name: object = None

@@ -23,8 +23,8 @@ from tool_engine.model.approval import ApprovalRequest, fingerprint_of
 from tool_engine.model.call import Refusal, ToolExecutionContext
 from tool_engine.model.context_check import check_context
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
-from tool_engine.model.json.copying import live
-from tool_engine.model.json.plain import copied
+from tool_engine.model.json.copying import refuse_copying
+from tool_engine.model.json.plain import copy_json
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
@@ -212,7 +212,9 @@ class ConversationParts(NamedTuple):
     """Which tools it has, and which of them are on."""
 
 
-@live("pickle context.to_wire(), or a replace(context, scope=None) without its conversation")
+@refuse_copying(
+    "pickle context.to_wire(), or a replace(context, scope=None) without its conversation"
+)
 class SessionScope:
     """One call of a conversation, on its way through the engine.
 
@@ -377,7 +379,7 @@ class SessionScope:
         if is_first:
             self.call_id = call_id
             # The tool may do anything with its arguments.
-            self.tool, self.params = tool, copied(params)
+            self.tool, self.params = tool, copy_json(params)
         return True
 
     def begin_known(self, call_id: str, tool: Tool, params: dict[str, Any]) -> bool:
@@ -390,7 +392,7 @@ class SessionScope:
             or not self.is_still_free(tool)
         ):
             return False
-        self.call_id, self.tool, self.params = call_id, tool, copied(params)
+        self.call_id, self.tool, self.params = call_id, tool, copy_json(params)
         return True
 
     def _find_free(self, tool: Tool, params: dict[str, Any], *, is_first: bool) -> bool:

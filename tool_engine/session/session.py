@@ -22,7 +22,7 @@ from tool_engine.model.call import Refusal, ToolCall, ToolExecutionContext, Tool
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.context_check import heard_by
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.session import check_session_id
 from tool_engine.model.tool import Tool
@@ -45,7 +45,7 @@ from tool_engine.sources.composition import Prepare, keep
 from tool_engine.subagent import ToolSubAgent
 
 
-@live("keep it with save() and get it back with ToolSession.restore()")
+@refuse_copying("keep it with save() and get it back with ToolSession.restore()")
 class ToolSession(KnownArguments, Source):
     """One conversation: what it may use, remember and spend. X1.
 

@@ -9,7 +9,7 @@ from tool_engine.approval.answers import check_approver
 from tool_engine.errors import ConfigurationError, SessionError
 from tool_engine.interfaces import SessionStorage, Source, ToolSource
 from tool_engine.interfaces.failing_storage import ask_storage, raise_failure
-from tool_engine.model.json.output import shown
+from tool_engine.model.json.output import safe_repr
 from tool_engine.model.json.plain import name_of
 from tool_engine.model.session import revision_of
 from tool_engine.sources.foreign import check_source
@@ -38,7 +38,7 @@ def choose_storage(storage: Any, source: Source) -> SessionStorage | None:
     if isinstance(storage, type) or not has_both:
         raise ConfigurationError(
             f"storage must have 'async def save(session_id, data)' and 'async def load(session_id)'"
-            f", as MemorySessionStorage has, got {shown(storage)[:80]}"
+            f", as MemorySessionStorage has, got {safe_repr(storage)[:80]}"
         )
     return cast("SessionStorage", storage)
 

@@ -19,7 +19,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from tool_engine.studio.path_parts import quote_part
-from tool_engine.visible import DECEPTIVE, cut_middle, visible
+from tool_engine.visible import DECEPTIVE, cut_middle, escape_hidden
 
 _HERE: Final = Path(__file__).parent
 LANGUAGES: Final = {"en": "English", "zh": "中文"}
@@ -139,7 +139,7 @@ def show_text(value: Any, most: int = 2_000) -> Markup:
     """Return a foreign text: apart from the direction of what is around it, and nothing unseen."""
     text = cut_middle(value if isinstance(value, str) else str(value), most)
     if DECEPTIVE.search(text):
-        text = visible(text, keeps_lines=True)
+        text = escape_hidden(text, keeps_lines=True)
     return Markup("<bdi>{}</bdi>").format(text)
 
 

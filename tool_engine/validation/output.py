@@ -15,7 +15,7 @@ import msgspec
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ValidationError
 from tool_engine.model.content.blocks import find_structured
-from tool_engine.model.json.output import plain
+from tool_engine.model.json.output import copy_plain
 from tool_engine.validation.breaches import find_breaches
 from tool_engine.validation.effort import find_errors
 from tool_engine.validation.findings import Findings
@@ -102,7 +102,7 @@ def _read_json(output: dict[str, Any]) -> dict[str, Any]:
     try:
         read = msgspec.to_builtins(output)
     except Exception:  # noqa: BLE001 - foreign objects raise anything
-        read = plain(output)
+        read = copy_plain(output)
     return read if type(read) is dict else {"result": read}
 
 

@@ -29,7 +29,7 @@ from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import ToolConfigLoader, load_checked
 from tool_engine.errors import DefinitionProblem
 from tool_engine.model.tool import Tool
-from tool_engine.visible import visible
+from tool_engine.visible import escape_hidden
 
 DEFINITION = """\
 name: tool_{number}
@@ -173,7 +173,7 @@ def test_a_name_that_is_no_text(folder: Path, directory: Path, loads: Loads) -> 
     for taken in (COUNT + 1, 0):
         found = tools_of(look(folder, directory))["tool_99"]
         assert (loads.taken(), found.source) == (taken, odd)
-        assert found.findings[0].startswith(f"{visible(odd)}:13:47: ")
+        assert found.findings[0].startswith(f"{escape_hidden(odd)}:13:47: ")
 
 
 def test_errors_are_told_every_time(folder: Path, directory: Path, loads: Loads) -> None:

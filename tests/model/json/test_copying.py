@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine.model.json.plain import copied
+from tool_engine.model.json.plain import copy_json
 
 
 class Colour(str, Enum):
@@ -23,8 +23,8 @@ def test_nothing_is_shared() -> None:
         "a": [1, 2.5, None, True, "x", [{"b": []}]],
         "c": OrderedDict(d=[Colour.RED], e=(date, {1: b"x"})),
     }
-    assert copied("x") == "x"
-    copy = copied(value)
+    assert copy_json("x") == "x"
+    copy = copy_json(value)
     assert copy == value
     assert type(copy["c"]) is OrderedDict
     value["a"][5][0]["b"].append(1)
@@ -39,4 +39,4 @@ def test_what_holds_itself() -> None:
     circle: list[Any] = []
     circle.append(circle)
     with pytest.raises(RecursionError):
-        copied(circle)
+        copy_json(circle)

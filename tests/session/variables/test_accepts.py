@@ -11,7 +11,7 @@ from tests.session.refused_labels import list_refused_labels
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.tool import Tool
 from tool_engine.session.variables.accepts import refuse_content, refuse_typing
-from tool_engine.session.variables.references import expand_references, reference
+from tool_engine.session.variables.references import expand_references, write_reference
 from tool_engine.session.variables.store import Variable, VariableStore
 
 WEB = "tool:fetch_page effect:read host:evil.example"
@@ -83,7 +83,7 @@ def test_a_value_by_reference() -> None:
     """Labels: what a tool does not accept is refused; the message names all there is to know."""
     store = make_store(page=WEB, mine="user")
     mail = make_tool("mail", accepts=["user", "tool:calculator"])
-    expanded = expand_references({"text": reference("page")}, store)
+    expanded = expand_references({"text": write_reference("page")}, store)
     refusal = refuse_content(mail, replace(expanded, read=frozenset({WEB})))
     assert refusal is not None
     assert refusal.error_type == "execution_rejected"
@@ -101,13 +101,13 @@ def test_a_value_that_is_accepted() -> None:
     """Labels: a tool takes what it accepts, and a tool that says nothing takes everything."""
     store = make_store(page=WEB, mine="user")
     mail = make_tool("mail", accepts=["user"])
-    assert refuse_content(mail, expand_references({"text": reference("mine")}, store)) is None
+    assert refuse_content(mail, expand_references({"text": write_reference("mine")}, store)) is None
     assert refuse_content(mail, expand_references({"text": "hello"}, store)) is None
-    both = expand_references({"text": reference("mine") + reference("page")}, store)
+    both = expand_references({"text": write_reference("mine") + write_reference("page")}, store)
     assert refuse_content(make_tool("mail"), both) is None
     assert refuse_content(mail, both) is not None
     nothing = make_tool("mail", accepts=[])
-    refusal = refuse_content(nothing, expand_references({"text": reference("mine")}, store))
+    refusal = refuse_content(nothing, expand_references({"text": write_reference("mine")}, store))
     assert refusal is not None
     assert "accepts no kept content at all" in refusal.error
 
@@ -116,7 +116,7 @@ def test_a_value_that_is_accepted() -> None:
 def test_a_part_has_the_labels_of_the_whole(part: tuple[int, int]) -> None:
     """Labels: even a part of nothing, which tells the size."""
     store = make_store(page=WEB)
-    expanded = expand_references({"text": f"> {reference('page', *part)}"}, store)
+    expanded = expand_references({"text": f"> {write_reference('page', *part)}"}, store)
     assert refuse_content(make_tool("mail", accepts=["user"]), expanded) is not None
 
 
@@ -160,7 +160,7 @@ def test_many_labels() -> None:
 
 def test_the_host_of_what_was_not_read() -> None:
     """N33: a page may call itself by any host; unread, it tells the model nothing by that."""
-    expanded = expand_references({"text": reference("page")}, make_store(page=WEB))
+    expanded = expand_references({"text": write_reference("page")}, make_store(page=WEB))
     mail = make_tool("mail", accepts=["user"])
     for read, is_told in ((frozenset[str](), False), (frozenset({WEB}), True)):
         refusal = refuse_content(mail, replace(expanded, read=read))
@@ -173,7 +173,7 @@ def test_the_host_of_what_was_not_read() -> None:
 def test_what_a_tool_has_read_for_its_call() -> None:
     """Labels: what got into a call while it ran must not get out of the calls that it makes."""
     mail = make_tool("mail", accepts=["user"])
-    outer = expand_references({"x": reference("mine", 0, 4)}, make_store(mine="user"))
+    outer = expand_references({"x": write_reference("mine", 0, 4)}, make_store(mine="user"))
     assert refuse_content(mail, outer, {"user"}) is None
     refusal = refuse_content(mail, outer, {WEB})
     assert refusal is not None

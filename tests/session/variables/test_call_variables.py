@@ -27,7 +27,7 @@ from tool_engine.session.variables.call_variables import (
     name_variables,
     pack_call,
 )
-from tool_engine.session.variables.references import expand_references, reference
+from tool_engine.session.variables.references import expand_references, write_reference
 from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copy_value
 
 WEB = "tool:fetch effect:read"
@@ -227,7 +227,7 @@ def test_every_tool_has_names(name: str, number: int) -> None:
     names = name_variables(name, number)
     for each in (names.result, names.args):
         store.add(Variable(name=each, value="x"))
-        assert expand_references({"x": reference(each)}, store).params == {"x": "x"}
+        assert expand_references({"x": write_reference(each)}, store).params == {"x": "x"}
     assert len(store) == 2
 
 

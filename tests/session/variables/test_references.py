@@ -13,7 +13,7 @@ from tool_engine.errors import VariableError
 from tool_engine.model.json.output import to_text
 from tool_engine.session.variables import references
 from tool_engine.session.variables import store as variables
-from tool_engine.session.variables.references import expand_references, reference
+from tool_engine.session.variables.references import expand_references, write_reference
 from tool_engine.session.variables.store import Variable, VariableStore
 
 
@@ -66,7 +66,7 @@ def test_names_with_signs(name: str) -> None:
     """U36: names with `/` and `.` can be referenced, too."""
     store = VariableStore()
     store.add(Variable(name=name, value="x"))
-    assert expand_references({"a": reference(name)}, store).params == {"a": "x"}
+    assert expand_references({"a": write_reference(name)}, store).params == {"a": "x"}
 
 
 JSON = st.recursive(
@@ -82,7 +82,7 @@ def test_a_whole_value_keeps_its_type(value: Any) -> None:
     """S25: alone, a reference stands for the value itself, with every type in it."""
     store = store_of(x=value)
     kept = store.get("x").value
-    expanded = expand_references({"x": [reference("x")]}, store).params["x"][0]
+    expanded = expand_references({"x": [write_reference("x")]}, store).params["x"][0]
     assert expanded == kept
     assert to_text(expanded) == to_text(kept)
     assert type(expanded) is type(kept)
@@ -95,7 +95,7 @@ def test_parts_are_counted_in_characters(text: str, start: int, length: int) -> 
     store = store_of(x=text)
     kept = store.get("x").text
     expanded = expand_references(
-        {"a": reference("x", start), "b": reference("x", start, length)}, store
+        {"a": write_reference("x", start), "b": write_reference("x", start, length)}, store
     )
     assert expanded.params == {"a": kept[start:], "b": kept[start : start + length]}
 
@@ -110,8 +110,8 @@ TEXTS = st.lists(
 def test_what_was_put_in_is_never_expanded(a: str, b: str, head: str, tail: str) -> None:
     """U37: a text that a tool brought in cannot pull another variable out."""
     store = store_of(a=a, b=b)
-    text = f"{head}|{reference('a')}|{reference('b')}|{tail}"
-    expanded = expand_references({"x": text, "y": reference("a")}, store).params
+    text = f"{head}|{write_reference('a')}|{write_reference('b')}|{tail}"
+    expanded = expand_references({"x": text, "y": write_reference("a")}, store).params
     assert expanded == {"x": f"{head}|{a}|{b}|{tail}", "y": a}
 
 
@@ -119,7 +119,7 @@ def test_labels_of_all_that_was_put_in() -> None:
     """Labels: the arguments carry where each part of them came from, each variable once."""
     store = store_of(a="1", b="2", c="3")
     expanded = expand_references(
-        {"x": reference("b"), "y": [reference("a") + reference("b", 0, 1)]}, store
+        {"x": write_reference("b"), "y": [write_reference("a") + write_reference("b", 0, 1)]}, store
     )
     assert expanded.labels == {"tool:a", "tool:b"}
     assert [each.name for each in expanded.variables] == ["b", "a"]
@@ -162,11 +162,11 @@ def test_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand references to a large variable end as an error, not in memory."""
     monkeypatch.setattr(references, "MAX_EXPANDED", 1000)
     store = store_of(page="x" * 300)
-    assert len(expand_references({"x": reference("page") * 3}, store).params["x"]) == 900
+    assert len(expand_references({"x": write_reference("page") * 3}, store).params["x"]) == 900
     with pytest.raises(VariableError, match="come to more than 1000 characters"):
-        expand_references({"x": reference("page") * 4}, store)
+        expand_references({"x": write_reference("page") * 4}, store)
     with pytest.raises(VariableError, match="come to more than 1000 characters"):
-        expand_references({"x": [reference("page")] * 4}, store)
+        expand_references({"x": [write_reference("page")] * 4}, store)
 
 
 def test_deep_arguments() -> None:
@@ -196,7 +196,7 @@ def test_many_references_to_one_variable(monkeypatch: pytest.MonkeyPatch) -> Non
 
     store = store_of(rows=[0] * 100)
     monkeypatch.setattr(variables, "to_text", count)
-    expanded = expand_references({"x": [reference("rows", 0, 1)] * 1000}, store)
+    expanded = expand_references({"x": [write_reference("rows", 0, 1)] * 1000}, store)
     assert expanded.params["x"] == ["["] * 1000
     assert written == 1
 
@@ -206,7 +206,7 @@ def test_a_reference_is_a_use() -> None:
     store = VariableStore(2)
     for name in ("a", "b"):
         store.add(Variable(name=name, value=name))
-    expand_references({"x": reference("a")}, store)
+    expand_references({"x": write_reference("a")}, store)
     store.add(Variable(name="c", value="c"))
     assert "a" in store
     assert "b" not in store
@@ -232,7 +232,7 @@ def test_what_holds_itself() -> None:
     store = store_of(word="w")
     assert expand_references({"x": ring}, store).params == {"x": ring}
     with pytest.raises(VariableError, match="nested too deep"):
-        expand_references({"x": ring, "y": reference("word")}, store)
+        expand_references({"x": ring, "y": write_reference("word")}, store)
 
 
 def test_many_dollars() -> None:

@@ -283,7 +283,7 @@ class LeaseDesk:
             pool = self._pool
             breakers = _list_breakers(waiter.lane)
             breaker = next(each for each in breakers if not each.is_closed)
-            pool.reject_waiter(waiter, refusal.no_probe(waiter.lane, breaker))
+            pool.reject_waiter(waiter, refusal.make_probe_error(waiter.lane, breaker))
             pool.hand_over(waiter.lane)
             return
         if waiter not in self._asking:

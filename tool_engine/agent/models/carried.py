@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tool_engine.interfaces import ReplyDecoder, ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionResult
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.model.tool import Tool
 
@@ -94,7 +94,7 @@ def make_message(wire: str, role: str, text: str) -> dict[str, Any]:
     return {"role": role, "content": text}
 
 
-@live("make another one with protocol.decoder()")
+@refuse_copying("make another one with protocol.decoder()")
 class CarriedDecoder:
     """A decoder of one reply, made by `CarriedProtocol.decoder`."""
 

@@ -17,7 +17,7 @@ from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.call import ToolCall
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.known_fields import KnownArguments
-from tool_engine.protocols.chunks import plain, read_field
+from tool_engine.protocols.chunks import dump_object, read_field
 from tool_engine.protocols.large_replies import read_in_time
 from tool_engine.protocols.registry import get_protocol
 
@@ -202,7 +202,7 @@ def _find_misfit(expected: Expectation, request: ChatRequest, sent_names: Mappin
 
     `sent_names` holds the name sent to the provider, for each expected tool.
     """
-    last = plain(_last_said(request.messages))
+    last = dump_object(_last_said(request.messages))
     said = "\n".join(_find_texts(last))
     # Results may be objects, which a script quotes as JSON.
     written = json.dumps(last, ensure_ascii=False, default=str)

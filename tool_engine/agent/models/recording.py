@@ -21,7 +21,7 @@ from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.reply import ParsedReply
 from tool_engine.named_file import write_named
-from tool_engine.protocols.chunks import plain
+from tool_engine.protocols.chunks import dump_object
 from tool_engine.redaction import HIDDEN, redact, redact_text
 
 _NOT_THE_MODELS = frozenset({"sdkHttpResponse", "sdk_http_response"})
@@ -175,7 +175,7 @@ def _as_sent(chunks: list[Any]) -> list[Any]:
     if any(isinstance(chunk, bytes) for chunk in chunks):
         data = b"".join(c if isinstance(c, bytes) else str(c).encode() for c in chunks)
         return [data.decode("utf-8", "replace")]
-    shown = [plain(chunk) for chunk in chunks]
+    shown = [dump_object(chunk) for chunk in chunks]
     return [
         {key: value for key, value in chunk.items() if key not in _NOT_THE_MODELS}
         if isinstance(chunk, dict)

@@ -20,7 +20,7 @@ from tool_engine.catalog.definition.structure import schema_at
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path, format_path, parse_path
 from tool_engine.errors import DefinitionProblem
-from tool_engine.model.json.plain import copied
+from tool_engine.model.json.plain import copy_json
 
 Found = Fault | DefinitionProblem
 """What is wrong: with the definition itself, or with what runs it."""
@@ -74,7 +74,7 @@ class _MendedCopy:
         self.found: dict[Found, None] = {}
         self.ways = 1
         """In how many ways the mistake that may be mended in the most ways may be mended."""
-        self._value = copied(definition)
+        self._value = copy_json(definition)
         self._way = way
         self._find_faults = find_faults
         self._names: dict[Path, str] = {}

@@ -40,7 +40,7 @@ from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import CutStrategy, ResultLimits, ResultShow
 from tool_engine.model.schema import output_schema, parameters_of, value_schema
 from tool_engine.model.settings.concurrency import ToolRate
-from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, content_of, pack
+from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, content_of, pack_tool
 
 _COPIED: Final = (
     *("version", "author", "icon", "shareable_scope", "status", "timeout", "effect"),
@@ -219,7 +219,7 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
     change(tool, "definition_hash", hashlib.sha256(content_of(tool)).hexdigest())
     change(tool, "source", source)
     change(tool, "findings", findings)
-    return pack(tool)
+    return pack_tool(tool)
 
 
 def _make_parameters(listed: list[dict[str, Any]]) -> list[ToolParameter]:

@@ -22,8 +22,8 @@ from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict, get_
 import msgspec
 
 from tool_engine.logger import get_logger
-from tool_engine.model.tool import PACKED_FIELDS, Tool, ToolCategory, pack
-from tool_engine.visible import visible
+from tool_engine.model.tool import PACKED_FIELDS, Tool, ToolCategory, pack_tool
+from tool_engine.visible import escape_hidden
 
 SUFFIX: Final = ".tools"
 MAX_SIZE: Final = 256 * 1024 * 1024
@@ -224,7 +224,7 @@ def _cached_values(tool: Tool, source: str) -> dict[str, Any]:
             kept[name] = bytes(values[name]) if name in _TEXTS else values[name]
     if tool.findings:
         # A finding begins with the file's path, which another file of the same text has not.
-        kept["findings"] = [each.removeprefix(visible(source)) for each in tool.findings]
+        kept["findings"] = [each.removeprefix(escape_hidden(source)) for each in tool.findings]
     return kept
 
 
@@ -240,5 +240,5 @@ def _restore_tool(kept: dict[str, Any], source: str) -> Tool:
     tool = Tool(**(_EMPTY_LISTS | kept))
     if findings is None:
         return tool
-    placed = [visible(source) + each for each in findings]
-    return pack(msgspec.structs.replace(tool, findings=placed))
+    placed = [escape_hidden(source) + each for each in findings]
+    return pack_tool(msgspec.structs.replace(tool, findings=placed))

@@ -15,7 +15,7 @@ from tool_engine.cli.calls.call_arguments import parse_arguments, read_params
 from tool_engine.cli.calls.call_command import print_result
 from tool_engine.cli.calls.caller import CALLER, find_approver
 from tool_engine.cli.calls.progress_line import ProgressLine, describe_progress
-from tool_engine.cli.console import json_text, make_console, plain, print_json, visible
+from tool_engine.cli.console import as_text, json_text, make_console, print_json, safe_text
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.record_line import local_time
@@ -158,7 +158,7 @@ async def _run_step(
         _print_state(state, as_json=request.as_json, is_new=is_new)
         if is_new and state.is_final and state.status != SUCCEEDED:
             # No one waits for it, and a misspelt parameter is better known now than later.
-            sys.stderr.write(f"it has ended: {state.status}: {visible(state.message or '')}\n")
+            sys.stderr.write(f"it has ended: {state.status}: {safe_text(state.message or '')}\n")
             return EXIT_FAILED
         return EXIT_OK
 
@@ -225,7 +225,7 @@ async def _cancel_task(handle: TaskHandle, request: Request) -> int:
         print_json({"cancelled": is_cancelled, "id": handle.id})
     else:
         text = "cancelled" if is_cancelled else f"it had ended: {handle.status}"
-        make_console().print(plain(text), soft_wrap=True)
+        make_console().print(as_text(text), soft_wrap=True)
     return EXIT_OK
 
 
@@ -241,12 +241,12 @@ async def _list_tasks(engine: ToolEngine, request: Request) -> int:
     table = make_table("", "task", "tool", "status", "started", "owner", "message")
     for state in found:
         table.add_row(
-            plain(state.id, "bold cyan"),
-            plain(state.tool_name),
-            plain(state.status),
-            plain(local_time(state.created_at)),
-            plain(state.owner or ""),
-            plain(state.message or ""),
+            as_text(state.id, "bold cyan"),
+            as_text(state.tool_name),
+            as_text(state.status),
+            as_text(local_time(state.created_at)),
+            as_text(state.owner or ""),
+            as_text(state.message or ""),
         )
     make_console().print(table)
     return EXIT_OK
@@ -257,7 +257,7 @@ def _print_state(state: TaskState, *, as_json: bool, is_new: bool) -> None:
         print_json(state.to_dict())
         return
     if is_new:
-        make_console().print(plain(state.id), soft_wrap=True)
+        make_console().print(as_text(state.id), soft_wrap=True)
         return
     progress = None if state.progress is None else describe_progress(state.progress)
     facts = {

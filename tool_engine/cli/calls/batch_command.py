@@ -11,7 +11,7 @@ import typer
 
 from tool_engine.cli.calls.caller import CALLER, find_approver, summary_facts
 from tool_engine.cli.calls.progress_line import ProgressLine
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.documents import JSONTextError, read_entries
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
@@ -80,7 +80,7 @@ def run_batch(settings: Settings, file: str, options: BatchOptions, *, as_json: 
     written = write_trace(options.trace, records)
     if not as_json:
         text = f"trace: {count_text(written, 'call')} in {options.trace}"
-        make_console().print(plain(text), soft_wrap=True)
+        make_console().print(as_text(text), soft_wrap=True)
     return code
 
 

@@ -15,7 +15,7 @@ from tool_engine.cli.calls.call_arguments import parse_arguments, read_params
 from tool_engine.cli.calls.caller import CALLER, find_approver
 from tool_engine.cli.calls.progress_line import ProgressLine
 from tool_engine.cli.completion import complete_argument
-from tool_engine.cli.console import json_text, make_console, plain, print_json
+from tool_engine.cli.console import as_text, json_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.logs import hide_load_errors
 from tool_engine.cli.options import (
@@ -88,16 +88,16 @@ def print_result(result: ToolExecutionResult) -> None:
     if result.validation_errors:
         console.print(findings_table(result.validation_errors))
     if not result.is_success:
-        console.print(plain(f"{result.error_type}: {result.error or ''}", "red"), soft_wrap=True)
+        console.print(as_text(f"{result.error_type}: {result.error or ''}", "red"), soft_wrap=True)
         return
     output: Any = result.output
     # Only the engine's own wrapping is undone: a tool's text prints as text.
     if list(output) == ["result"] and isinstance(output["result"], str):
-        console.print(plain(output["result"]), soft_wrap=True)
+        console.print(as_text(output["result"]), soft_wrap=True)
         return
     # Bytes as base64 are nothing to read: with --json all of it is printed.
     parts = read_content(output)
-    console.print(plain(write_text(parts) if parts else json_text(output)), soft_wrap=True)
+    console.print(as_text(write_text(parts) if parts else json_text(output)), soft_wrap=True)
 
 
 async def _start_servers(engine: ToolEngine) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from tool_engine.cli.console import make_console, visible
+from tool_engine.cli.console import make_console, safe_text
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.progress import ToolProgress
@@ -35,7 +35,7 @@ class ProgressLine:
         """Draw how far `name` has come, in place of what stood there."""
         if not self._console.is_terminal:
             return
-        text = f"{' '.join(visible(name).split())}  {describe_progress(progress)}"
+        text = f"{' '.join(safe_text(name).split())}  {describe_progress(progress)}"
         width = self._console.width - 1
         text = set_cell_size(text, width).rstrip() if cell_len(text) > width else text
         self._write_text(f"{_ERASE}{text}")
@@ -60,7 +60,7 @@ class ProgressLine:
         """Print a line that a tool has logged; above the progress, and wherever it goes."""
         self.close()
         line = f"{event.data['level']}: {' '.join(str(event.data['message']).split())}"
-        self._write_text(f"{visible(line)}\n")
+        self._write_text(f"{safe_text(line)}\n")
 
     def close(self) -> None:
         """Erase the line."""
@@ -92,5 +92,5 @@ def describe_progress(progress: ToolProgress) -> str:
         parts.append(f"{progress.done:g} of {progress.total:g}")
     else:
         parts.append(f"{progress.done:g}")
-    message = " ".join(visible(progress.message or "").split())
+    message = " ".join(safe_text(progress.message or "").split())
     return "  ".join([*parts, message]).rstrip()

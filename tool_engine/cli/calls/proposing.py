@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.records.filters import RecordFilters
 from tool_engine.cli.records.recording import open_records
@@ -59,16 +59,16 @@ def print_proposals(found: LimitProposals, *, with_curve: bool, as_json: bool) -
         return EXIT_OK
     console = make_console()
     for proposal in found.proposals:
-        console.print(plain(str(proposal), "bold"), soft_wrap=True)
-        console.print(plain(f"  because {proposal.reason}"), soft_wrap=True)
+        console.print(as_text(str(proposal), "bold"), soft_wrap=True)
+        console.print(as_text(f"  because {proposal.reason}"), soft_wrap=True)
         sure = f"  certainty: {proposal.certainty}, from {proposal.calls:,} calls that ran"
-        console.print(plain(sure), soft_wrap=True)
+        console.print(as_text(sure), soft_wrap=True)
         for each in proposal.unknown:
-            console.print(plain(f"  not known: {each}"), soft_wrap=True)
+            console.print(as_text(f"  not known: {each}"), soft_wrap=True)
         if with_curve:
             console.print(_make_curve(proposal))
     for note in found.notes:
-        console.print(plain(f"note: {note}"), soft_wrap=True)
+        console.print(as_text(f"note: {note}"), soft_wrap=True)
     sys.stdout.flush()
     return EXIT_OK
 
@@ -88,5 +88,5 @@ def _make_curve(proposal: LimitProposal) -> object:
             str(point.refused_by_service),
             str(point.rejected),
         )
-        table.add_row(*(plain(cell) for cell in cells))
+        table.add_row(*(as_text(cell) for cell in cells))
     return table

@@ -11,7 +11,7 @@ import typer
 
 from tool_engine.cli.calls.proposing import print_proposals, read_calls
 from tool_engine.cli.completion import complete_strategy
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.filters import SinceOption
@@ -228,20 +228,20 @@ def _print_report(report: SimulationReport, picture: str | None) -> None:
     table = make_table(f"{config.strategy}, {config.max_concurrent} slots", "", *_RUNS)
     for name, text_of in _ROWS:
         total = report.original.total, report.simulated.total
-        table.add_row(plain(name, "bold cyan"), *(plain(text_of(each)) for each in total))
+        table.add_row(as_text(name, "bold cyan"), *(as_text(text_of(each)) for each in total))
     console.print(table)
     buckets = make_table("buckets", "bucket", "", "calls", "refused", "wait, mean", "90 %", "slots")
     buckets.add_column("use")
     for row in _bucket_rows(report):
-        buckets.add_row(*(plain(cell) for cell in row))
+        buckets.add_row(*(as_text(cell) for cell in row))
     console.print(buckets)
     for note in (
         *report.notes,
         f"utilisation of the original: of its peak, for a trace {_UNKNOWN}",
     ):
-        console.print(plain(f"note: {note}"), soft_wrap=True)
+        console.print(as_text(f"note: {note}"), soft_wrap=True)
     if picture is not None:
-        console.print(plain(f"picture: {picture}"), soft_wrap=True)
+        console.print(as_text(f"picture: {picture}"), soft_wrap=True)
 
 
 def _bucket_rows(report: SimulationReport) -> Iterator[tuple[str, ...]]:

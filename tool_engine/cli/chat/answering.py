@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from tool_engine.approval.kept import keep_answer
-from tool_engine.cli.console import make_console, plain, print_json, visible
+from tool_engine.cli.console import as_text, make_console, print_json, safe_text
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.records.recording import open_records, recording_engine
 from tool_engine.cli.settings import Settings
@@ -88,8 +88,8 @@ async def _answer_waiting(
         print_json({"is_approved": decision.is_approved, "tool_name": request.tool_name})
     else:
         done = "goes on" if decision.is_approved else "is refused"
-        text = f"answered: the call of {visible(request.tool_name)} {done} where it waits"
-        make_console().print(plain(text), soft_wrap=True)
+        text = f"answered: the call of {safe_text(request.tool_name)} {done} where it waits"
+        make_console().print(as_text(text), soft_wrap=True)
     return EXIT_OK
 
 
@@ -160,6 +160,6 @@ def _print_result(
             }
         )
     else:
-        make_console().print(plain(text or secrets.text(result.error or "")), soft_wrap=True)
+        make_console().print(as_text(text or secrets.text(result.error or "")), soft_wrap=True)
     # A rejection succeeds as a command, though the call has failed.
     return EXIT_OK if result.is_success or not decision.is_approved else EXIT_FAILED

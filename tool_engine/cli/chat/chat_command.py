@@ -116,10 +116,10 @@ def run_command(
         max_rounds=max_rounds,
         is_streamed=not no_stream,
     )
-    return chat(settings_of(ctx, tools, records), options, as_json=as_json)
+    return lead_chat(settings_of(ctx, tools, records), options, as_json=as_json)
 
 
-def chat(settings: Settings, options: ChatOptions, *, as_json: bool) -> int:
+def lead_chat(settings: Settings, options: ChatOptions, *, as_json: bool) -> int:
     """Lead a conversation until the user has nothing more to say.
 
     Raises:

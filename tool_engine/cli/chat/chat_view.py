@@ -16,7 +16,7 @@ from rich.table import Table
 from tool_engine.agent.answer import AgentAnswer
 from tool_engine.agent.events import AgentEvent, AgentEventType
 from tool_engine.cli.calls.progress_line import describe_progress
-from tool_engine.cli.console import make_console, plain, print_json_line, visible
+from tool_engine.cli.console import as_text, make_console, print_json_line, safe_text
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact_text
@@ -138,7 +138,7 @@ class PlainView(ChatView):
             self._held.append((text, style))
             return
         self._end_line()
-        make_console(stderr=True).print(plain(text, style), soft_wrap=True)
+        make_console(stderr=True).print(as_text(text, style), soft_wrap=True)
 
     def _note_question(self, event: AgentEvent, token: str) -> None:
         if event.type is AgentEventType.APPROVAL_REQUESTED:
@@ -161,7 +161,7 @@ class PlainView(ChatView):
 
     def _write_text(self, text: str) -> None:
         if text:
-            sys.stdout.write(visible(text))
+            sys.stdout.write(safe_text(text))
             sys.stdout.flush()
             self._is_in_line = not text.endswith("\n")
 
@@ -270,11 +270,11 @@ class TerminalView(PlainView):
         for key, (shown, began) in running[:rows]:
             progress = self._progress.get(key)
             begun = "" if progress is None else f"  {describe_progress(progress)}"
-            call = plain(f"{shown}{begun}", "cyan")
+            call = as_text(f"{shown}{begun}", "cyan")
             call.truncate(max(1, size.width - _WIDTH_OF_TIME), overflow="ellipsis")
-            table.add_row(call, plain(f"{now - began:.1f} s", "dim"))
+            table.add_row(call, as_text(f"{now - began:.1f} s", "dim"))
         if rows < len(running):
-            table.add_row(plain(f"… and {len(running) - rows} more", "dim"), "")
+            table.add_row(as_text(f"… and {len(running) - rows} more", "dim"), "")
         return table
 
 

@@ -15,7 +15,7 @@ import typer
 
 from tool_engine.approval.describe import describe, shown_fields
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.cli.console import json_text, make_console, plain, print_json, visible
+from tool_engine.cli.console import as_text, json_text, make_console, print_json, safe_text
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.record_line import local_time
@@ -150,9 +150,9 @@ async def _print_sessions(settings: Settings, limit: int, *, as_json: bool) -> i
     table = make_table("", "session", "saved", "begun", "characters", "asks")
     for each in infos:
         table.add_row(
-            plain(each.session_id, "bold cyan"),
-            plain(local_time(each.updated_at)),
-            plain(local_time(each.created_at)),
+            as_text(each.session_id, "bold cyan"),
+            as_text(local_time(each.updated_at)),
+            as_text(local_time(each.created_at)),
             f"{each.size:,}",
             str(each.pending_approvals or ""),
         )
@@ -170,7 +170,7 @@ async def _print_session(settings: Settings, session_id: str, *, as_json: bool) 
     # Reads files.
     secrets = KeptSecrets(data, await asyncio.to_thread(_load_tools, settings))
     if secrets.unknown:
-        names = ", ".join(map(visible, secrets.unknown))
+        names = ", ".join(map(safe_text, secrets.unknown))
         sys.stderr.write(
             f"warning: {settings.tools} does not have the definition that {names} ran with: all of "
             "its arguments are hidden, what was answered is not; name its folder with --tools\n"
@@ -212,7 +212,7 @@ async def _delete_session(settings: Settings, session_id: str, *, as_json: bool)
     if as_json:
         print_json({"deleted": session_id})
     else:
-        make_console().print(plain(f"deleted {session_id}"), soft_wrap=True)
+        make_console().print(as_text(f"deleted {session_id}"), soft_wrap=True)
     return EXIT_OK
 
 
@@ -245,7 +245,7 @@ def _print_messages(data: Mapping[str, Any], secrets: KeptSecrets) -> None:
             text = f"{call.get('toolName', '')}({arguments}): {text}"
         shown = text if role in _SPEAKERS or len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         if shown:
-            console.print(plain(f"{role}: {shown}", _STYLES.get(role, "dim")), soft_wrap=True)
+            console.print(as_text(f"{role}: {shown}", _STYLES.get(role, "dim")), soft_wrap=True)
 
 
 def _print_requests(requests: Sequence[ApprovalRequest]) -> None:
@@ -255,8 +255,8 @@ def _print_requests(requests: Sequence[ApprovalRequest]) -> None:
         who = each.principal or each.conversation_id
         of = f" for {who}" if who not in ("", each.session_id) else ""
         head = f"{each.session_id} asks{of} until {local_time(expires)}: {each.token}"
-        console.print(plain(head, "bold"), soft_wrap=True)
-        console.print(plain(describe(each)), soft_wrap=True)
+        console.print(as_text(head, "bold"), soft_wrap=True)
+        console.print(as_text(describe(each)), soft_wrap=True)
 
 
 def _describe_session(info: SessionInfo) -> dict[str, Any]:
@@ -305,8 +305,8 @@ async def _print_decisions(settings: Settings, *, as_json: bool) -> int:
         params = "all arguments" if each.params is None else json_text(each.params, indent=None)
         word = "yes" if each.is_approved else "no"
         said = f"{word} to {each.tool_name} {each.tool_version} with {params}, since {since}"
-        console.print(plain(f"{each.principal}: {each.decision_id}", "bold"), soft_wrap=True)
-        console.print(plain(f"{said}{f', by {each.by}' if each.by else ''}"), soft_wrap=True)
+        console.print(as_text(f"{each.principal}: {each.decision_id}", "bold"), soft_wrap=True)
+        console.print(as_text(f"{said}{f', by {each.by}' if each.by else ''}"), soft_wrap=True)
     return EXIT_OK
 
 
@@ -322,5 +322,5 @@ async def _revoke_decision(settings: Settings, decision_id: str, *, as_json: boo
     if as_json:
         print_json({"revoked": decision_id})
     else:
-        make_console().print(plain(f"revoked {decision_id}"), soft_wrap=True)
+        make_console().print(as_text(f"revoked {decision_id}"), soft_wrap=True)
     return EXIT_OK

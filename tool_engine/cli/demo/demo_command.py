@@ -20,7 +20,7 @@ import typer
 from aiohttp import web
 from rich.console import Console
 
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.demo.stage import Stage, copy_definitions
 from tool_engine.cli.demo.steps import STEPS, Steps
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
@@ -185,20 +185,20 @@ async def _run_show(show: _Show, as_json: bool) -> int:
     console = Console(quiet=True) if as_json else make_console(is_drawn=True)
     started = time.monotonic()
     async with _open_stage(show.config, console) as stage:
-        console.print(plain(f"Tools: a copy of {show.source}"))
+        console.print(as_text(f"Tools: a copy of {show.source}"))
         for number, (title, step) in enumerate(show.steps, 1):
-            console.print(plain(f"\n{number}. {title}", "bold"))
+            console.print(as_text(f"\n{number}. {title}", "bold"))
             stage.step = title
             await step(stage)
     seconds = time.monotonic() - started
     if as_json:
         promises = [each._asdict() for each in stage.promises]
         print_json({"promises": promises, "statistics": stage.statistics, "seconds": seconds})
-    console.print(plain(f"\nDone in {seconds:.1f} s. Now yours:", "bold"))
+    console.print(as_text(f"\nDone in {seconds:.1f} s. Now yours:", "bold"))
     for command, what in _NEXT:
-        console.print(plain(f"  {command:<38} {what}"))
+        console.print(as_text(f"  {command:<38} {what}"))
     for problem in stage.problems:
-        console.print(plain(f"NOT as promised: {problem}", "bold red"))
+        console.print(as_text(f"NOT as promised: {problem}", "bold red"))
     return EXIT_FAILED if stage.problems else EXIT_OK
 
 

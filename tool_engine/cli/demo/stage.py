@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from tool_engine.catalog.definition.starter import make_starter
-from tool_engine.cli.console import make_console, plain
+from tool_engine.cli.console import as_text, make_console
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.settings import Settings
 from tool_engine.engine import ToolEngine
@@ -118,13 +118,13 @@ class Stage:
         """Print a text; what does not fit goes on below where it began."""
         said = text.lstrip()
         margin = " " * (2 + len(text) - len(said))
-        for line in plain(said, style).wrap(self.console, self.console.width - len(margin)):
+        for line in as_text(said, style).wrap(self.console, self.console.width - len(margin)):
             line.rstrip()
             self.console.print(Text(margin).append_text(line))
 
     def say_line(self, text: str) -> None:
         """Print a text on one line, cut where that ends."""
-        line = plain(text)
+        line = as_text(text)
         line.truncate(self.console.width - 2, overflow="ellipsis")
         self.console.print(Text("  ").append_text(line))
 

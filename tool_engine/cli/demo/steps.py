@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from tool_engine.cli.calls.progress_line import describe_progress
-from tool_engine.cli.console import json_text, plain
+from tool_engine.cli.console import as_text, json_text
 from tool_engine.cli.demo.stage import NEEDED, Stage, add_to_entry, set_version
 from tool_engine.cli.records.record_line import fit_encoding
 from tool_engine.cli.records.stats_command import make_group_table
@@ -286,7 +286,7 @@ def _make_lines(console: Console, limits: Mapping[str, int]) -> Update:
             last = numbers
             parts = zip(limits.items(), numbers, strict=True)
             line = "   ".join(f"{name} {number} of {limit}" for (name, limit), number in parts)
-            console.print(plain(f"  {line}"))
+            console.print(as_text(f"  {line}"))
 
     return update
 

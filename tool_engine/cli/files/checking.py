@@ -31,7 +31,7 @@ from tool_engine.catalog.loader import (
 )
 from tool_engine.catalog.yaml.document import format_path, parse_path
 from tool_engine.catalog.yaml.strict_yaml import parse_yaml
-from tool_engine.cli.console import make_console, plain
+from tool_engine.cli.console import as_text, make_console
 from tool_engine.cli.failures import missing_file
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
@@ -41,7 +41,7 @@ from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 from tool_engine.validation import ToolParameterValidator
-from tool_engine.visible import visible
+from tool_engine.visible import escape_hidden
 
 
 class Checked(msgspec.Struct):
@@ -313,13 +313,13 @@ def print_checked(checked: Sequence[Checked], *, verbose: bool) -> None:
     console = make_console()
     for each in checked:
         for problem in each.problems:
-            console.print(plain(str(problem), "red"), soft_wrap=True)
+            console.print(as_text(str(problem), "red"), soft_wrap=True)
         for warning in each.warnings:
-            console.print(plain(visible(f"warning: {warning}"), "yellow"), soft_wrap=True)
+            console.print(as_text(escape_hidden(f"warning: {warning}"), "yellow"), soft_wrap=True)
         if verbose and not each.problems:
             names = ", ".join(map(_name_of, each.definitions))
-            line = visible(f"{each.file}: ok: {names}")
-            console.print(plain(line, "green"), soft_wrap=True)
+            line = escape_hidden(f"{each.file}: ok: {names}")
+            console.print(as_text(line, "green"), soft_wrap=True)
 
 
 def _name_of(definition: Definition) -> str:

@@ -20,7 +20,7 @@ from tool_engine.catalog.definition_files import (
     without_foreign_content,
 )
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.files.targets import file_of_tool, files_at, is_path
 from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
@@ -176,16 +176,16 @@ def _print_compared(compared: Sequence[Compared]) -> None:
     console = make_console()
     for each in compared:
         if each.level != NONE:
-            console.print(plain(_make_headline(each), "bold"), soft_wrap=True)
+            console.print(as_text(_make_headline(each), "bold"), soft_wrap=True)
         for change in each.diff.changes if each.diff is not None else ():
             about = f"{change.path}: " if change.path else ""
             line = f"  {change.level:<10}  {about}{change.message}"
-            console.print(plain(line, _STYLES[change.level]), soft_wrap=True)
+            console.print(as_text(line, _STYLES[change.level]), soft_wrap=True)
         advice = _find_advice(each)
         if advice is not None:
             style = "yellow" if each.is_announced else "red"
-            console.print(plain(f"  {advice}", style), soft_wrap=True)
-    console.print(plain(_make_summary(compared)), soft_wrap=True)
+            console.print(as_text(f"  {advice}", style), soft_wrap=True)
+    console.print(as_text(_make_summary(compared)), soft_wrap=True)
 
 
 def _find_advice(each: Compared) -> str | None:

@@ -17,7 +17,7 @@ from tool_engine.catalog.definition_files import (
 from tool_engine.catalog.lint import LINT_RULES, LintFinding, choose_rules, lint_text
 from tool_engine.catalog.lint_rules.rule import ERROR, LintRule
 from tool_engine.cli.completion import complete_tool
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
 from tool_engine.cli.files.checking import check_tool
 from tool_engine.cli.files.report_formats import (
@@ -131,8 +131,8 @@ def print_rules(*, as_json: bool) -> int:
         return EXIT_OK
     console = make_console()
     for rule in LINT_RULES:
-        console.print(plain(f"{rule.code}  {rule.severity}: {rule.summary}"), soft_wrap=True)
-        console.print(plain(f"      {rule.reason}", "dim"), soft_wrap=True)
+        console.print(as_text(f"{rule.code}  {rule.severity}: {rule.summary}"), soft_wrap=True)
+        console.print(as_text(f"      {rule.reason}", "dim"), soft_wrap=True)
     return EXIT_OK
 
 
@@ -184,8 +184,8 @@ def _print_text(findings: Sequence[LintFinding], file_count: int) -> None:
     console = make_console()
     for finding in findings:
         style = "red" if finding.severity == ERROR else "yellow"
-        console.print(plain(str(finding), style), soft_wrap=True)
-    console.print(plain(_make_summary(findings, file_count)), soft_wrap=True)
+        console.print(as_text(str(finding), style), soft_wrap=True)
+    console.print(as_text(_make_summary(findings, file_count)), soft_wrap=True)
 
 
 def _make_summary(findings: Sequence[LintFinding], file_count: int) -> str:

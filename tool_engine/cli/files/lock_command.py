@@ -26,7 +26,7 @@ from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
 from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import KINDS
 from tool_engine.cli.completion import complete_tool
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.engines import AppOption, load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.files.checking import check_files
@@ -337,7 +337,7 @@ def _print_report(report: _Report) -> None:
     for each in found:
         if each.status != APPROVED:
             line = f"{each.status:<8} {each.name} {describe_versions(each)}"
-            console.print(plain(line, _STYLES[each.status]), soft_wrap=True)
+            console.print(as_text(line, _STYLES[each.status]), soft_wrap=True)
     counts: dict[str, Any] = {
         status: sum(each.status == status for each in found) for status in (NEW, CHANGED, GONE)
     }
@@ -346,12 +346,12 @@ def _print_report(report: _Report) -> None:
     total = count_approved(each.name for each in here)
     verdict = "written" if report.is_written else "not approved"
     summary = f"{path}: {total}, {said}: {verdict}" if said else f"{path}: {total}, nothing changed"
-    console.print(plain(summary), soft_wrap=True)
+    console.print(as_text(summary), soft_wrap=True)
     if counts[GONE] and not report.is_written:
-        console.print(plain(_GONE_CURE), soft_wrap=True)
+        console.print(as_text(_GONE_CURE), soft_wrap=True)
     if report.unseen:
         count = count_text(len(report.unseen), "tool")
-        console.print(plain(f"{path}: {count} {report.why_unseen}"), soft_wrap=True)
+        console.print(as_text(f"{path}: {count} {report.why_unseen}"), soft_wrap=True)
 
 
 def _without_code(row: dict[str, Any]) -> dict[str, Any]:

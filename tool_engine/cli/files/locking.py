@@ -17,7 +17,7 @@ from tool_engine.catalog.approval.lock_state import (
 )
 from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import KINDS
-from tool_engine.cli.console import make_console, plain, visible
+from tool_engine.cli.console import as_text, make_console, safe_text
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import LockFileError
@@ -46,7 +46,7 @@ def report_unapproved(settings: Settings, states: Mapping[str, str]) -> None:
         path = settings.lock_file
         counted = count_approved(waiting)
         text = f"{counted} {verb} not approved by {path}: "
-        make_console().print(plain(text + ", ".join(waiting), "yellow"), soft_wrap=True)
+        make_console().print(as_text(text + ", ".join(waiting), "yellow"), soft_wrap=True)
 
 
 def code_hashes(definitions: Iterable[Definition]) -> dict[str, str]:
@@ -84,7 +84,7 @@ def read_lock(path: str, *, is_needed: bool, is_checked: bool) -> tuple[ToolLock
 
 def write_messages(messages: Iterable[str]) -> None:
     for message in messages:
-        sys.stderr.write(f"{visible(message)}\n")
+        sys.stderr.write(f"{safe_text(message)}\n")
 
 
 def count_approved(keys: Iterable[str]) -> str:

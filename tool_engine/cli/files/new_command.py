@@ -22,7 +22,7 @@ from tool_engine.catalog.definition.starter import (
 )
 from tool_engine.catalog.definition_files import list_definitions
 from tool_engine.cli.completion import complete_kind, names_in
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 from tool_engine.cli.settings import DEFAULT_TOOLS, Settings
@@ -163,7 +163,7 @@ def _next_steps(settings: Settings, name: str, target: Path, text: Starter) -> l
 def _print_written(written: Sequence[str], steps: Sequence[str]) -> None:
     console = make_console()
     for file in written:
-        console.print(plain(f"wrote {file}", "green"), soft_wrap=True)
-    console.print(plain("Edit it, then:"))
+        console.print(as_text(f"wrote {file}", "green"), soft_wrap=True)
+    console.print(as_text("Edit it, then:"))
     for step in steps:
-        console.print(plain(f"  {step}"), soft_wrap=True)
+        console.print(as_text(f"  {step}"), soft_wrap=True)

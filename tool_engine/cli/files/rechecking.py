@@ -16,13 +16,13 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.catalog.definition_files import FileStamp, FolderError
 from tool_engine.catalog.folder.watcher import ToolWatcher
-from tool_engine.cli.console import make_console, plain, print_json_line
+from tool_engine.cli.console import as_text, make_console, print_json_line
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from tool_engine.cli.files.checking import Checked, Checker, print_checked, print_summary
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_async
 from tool_engine.cli.stdout_reader import reader_watched
-from tool_engine.visible import visible
+from tool_engine.visible import escape_hidden
 
 _INTERVAL: Final = 2.0
 """Seconds between two looks where the file system reports nothing, such as a network share."""
@@ -125,14 +125,14 @@ class _Watched:
         everything: list[Checked] = list(self._found.values())
         is_whole = console.is_terminal or is_first
         if not is_first:
-            console.print(plain(time.strftime("%H:%M:%S"), "dim"))
+            console.print(as_text(time.strftime("%H:%M:%S"), "dim"))
         for file in gone:
-            console.print(plain(visible(f"{file}: removed"), "yellow"), soft_wrap=True)
+            console.print(as_text(escape_hidden(f"{file}: removed"), "yellow"), soft_wrap=True)
         if is_whole:
             print_checked([each for each in everything if each not in changed], verbose=False)
         print_checked(changed, verbose=not is_first)
         for path in self._missing:
-            console.print(plain(f"waiting for {path!r}, which is not there", "yellow"))
+            console.print(as_text(f"waiting for {path!r}, which is not there", "yellow"))
         print_summary(everything)
         console.file.flush()
 

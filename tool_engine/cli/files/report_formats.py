@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
-from tool_engine.cli.console import json_text, visible
+from tool_engine.cli.console import json_text, safe_text
 
 REPORTS: Final = ("github", "junit", "sarif")
 """The formats for other programs."""
@@ -126,14 +126,14 @@ def _print_junit(
     root = ET.Element("testsuites", name=f"tool-engine {command}")
     suite = add_suite(root, command, tests=len(names), failures=len(failing))
     for name in names:
-        case = ET.SubElement(suite, "testcase", classname=command, name=visible(name))
+        case = ET.SubElement(suite, "testcase", classname=command, name=safe_text(name))
         found = of_files.get(name)
         if not found:
             continue
-        text = visible("\n".join(map(_describe_finding, found)))
+        text = safe_text("\n".join(map(_describe_finding, found)))
         if name in failing:
             first = next(each for each in found if _is_failing(command, each))
-            ET.SubElement(case, "failure", message=visible(first.message)).text = text
+            ET.SubElement(case, "failure", message=safe_text(first.message)).text = text
         else:
             ET.SubElement(case, "system-out").text = text
     print_xml(root)
@@ -145,7 +145,7 @@ def add_suite(
     """Add a suite with all its counts: some readers take none that lacks one."""
     counts = {"tests": tests, "failures": failures, "errors": errors, "skipped": skipped}
     said = {key: str(count) for key, count in counts.items()}
-    return ET.SubElement(root, "testsuite", {"name": visible(name), **said})
+    return ET.SubElement(root, "testsuite", {"name": safe_text(name), **said})
 
 
 def _is_failing(command: str, finding: Finding) -> bool:

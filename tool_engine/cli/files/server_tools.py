@@ -11,7 +11,7 @@ from tool_engine.cli.files.checking import LoadedFolder, load_folder
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_async
 from tool_engine.model.tool import Tool, server_of
-from tool_engine.visible import visible
+from tool_engine.visible import escape_hidden
 
 
 def load_tools(settings: Settings, name: str | None = None) -> LoadedFolder:
@@ -48,5 +48,5 @@ def report_folder(settings: Settings, folder: LoadedFolder) -> None:
     """Say on stderr how much of a folder and of servers is missing."""
     report_broken(settings, len(folder.errors))
     for _, text in folder.server_errors:
-        sys.stderr.write(f"{visible(text)}\n")
+        sys.stderr.write(f"{escape_hidden(text)}\n")
     report_servers(folder.server_errors)

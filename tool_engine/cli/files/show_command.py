@@ -11,7 +11,7 @@ import typer
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.cli.broken import missing_tool
 from tool_engine.cli.calls.call_arguments import example_arguments
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK
 from tool_engine.cli.files.facts import group_facts, tool_facts
 from tool_engine.cli.files.server_tools import load_tools, report_folder
@@ -65,7 +65,7 @@ def _show_group(group: ToolGroup, tools: Mapping[str, Tool], *, as_json: bool) -
     }
     console.print(fact_table(f"group {group.name}", facts))
     for finding in group.findings:
-        console.print(plain(f"warning: {finding}", "yellow"))
+        console.print(as_text(f"warning: {finding}", "yellow"))
     return EXIT_OK
 
 
@@ -129,5 +129,5 @@ def _print_tool(tool: Tool) -> None:
     limits = {key: value for key, value in _list_limits(tool).items() if value is not None}
     console.print(fact_table("limits", limits))
     for finding in tool.findings:
-        console.print(plain(f"warning: {finding}", "yellow"))
-    console.print(plain(f"try: {_make_example(tool)}"), soft_wrap=True)
+        console.print(as_text(f"warning: {finding}", "yellow"))
+    console.print(as_text(f"try: {_make_example(tool)}"), soft_wrap=True)

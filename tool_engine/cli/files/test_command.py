@@ -12,7 +12,7 @@ import typer
 from tool_engine.catalog.yaml.document import format_path
 from tool_engine.cli.broken import find_errors, missing_tool, report_broken
 from tool_engine.cli.completion import complete_tool
-from tool_engine.cli.console import make_console, plain, print_json, visible
+from tool_engine.cli.console import as_text, make_console, print_json, safe_text
 from tool_engine.cli.engines import AppOption, Found, load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
 from tool_engine.cli.files.report_formats import (
@@ -180,12 +180,12 @@ def _print_outcome(outcome: _Outcome, options: RunOptions) -> None:
     for report in outcome.reports:
         word, style = _find_verdict(report)
         line = f"{word:<8} {report.tool:<{width}}  {_count_cases(report)}"
-        console.print(plain(line, style), soft_wrap=True)
+        console.print(as_text(line, style), soft_wrap=True)
         for text in _list_details(report):
-            console.print(plain(text), soft_wrap=True)
-    console.print(plain(_make_summary(outcome)), soft_wrap=True)
+            console.print(as_text(text), soft_wrap=True)
+    console.print(as_text(_make_summary(outcome)), soft_wrap=True)
     if options.is_strict and any(report.has_gaps for report in outcome.reports):
-        console.print(plain("--strict: what is skipped or has no tests counts as failed", "red"))
+        console.print(as_text("--strict: what is skipped or has no tests counts as failed", "red"))
 
 
 def _find_verdict(report: ToolReport) -> tuple[str, str]:
@@ -261,17 +261,17 @@ def junit_xml(reports: Iterable[ToolReport], load_errors: Sequence[tuple[str, st
         count = len(load_errors)
         suite = add_suite(root, "loading", tests=count, errors=count)
         for file, message in load_errors:
-            element = ET.SubElement(suite, "testcase", classname="loading", name=visible(file))
-            ET.SubElement(element, "error", message=visible(message))
+            element = ET.SubElement(suite, "testcase", classname="loading", name=safe_text(file))
+            ET.SubElement(element, "error", message=safe_text(message))
     return root
 
 
 def _add_case(suite: ET.Element, report: ToolReport, case: CaseReport) -> None:
     name = " ".join(part for part in (format_path(case.path), case.title) if part)
-    element = ET.SubElement(suite, "testcase", classname=report.tool, name=visible(name))
+    element = ET.SubElement(suite, "testcase", classname=report.tool, name=safe_text(name))
     if case.status is CaseStatus.PASSED:
         return
     tag = "failure" if case.status is CaseStatus.FAILED else "skipped"
     first = case.problems[0] if case.problems else ""
-    child = ET.SubElement(element, tag, message=visible(first))
-    child.text = visible("\n".join([case.place or "", *case.problems]))
+    child = ET.SubElement(element, tag, message=safe_text(first))
+    child.text = safe_text("\n".join([case.place or "", *case.problems]))

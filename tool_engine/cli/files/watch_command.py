@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from tool_engine.cli.console import make_console, print_json_line, visible
+from tool_engine.cli.console import make_console, print_json_line, safe_text
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from tool_engine.cli.files.watch_table import WatchTable
 from tool_engine.cli.options import ToolsOption, settings_of
@@ -93,7 +93,7 @@ def _print_text(event: ToolEngineEvent) -> None:
     time = event.timestamp.astimezone().strftime("%H:%M:%S")
     name = event.tool_name or str(event.data.get("file", "-"))
     console = make_console()
-    line = "\t".join([time, event.event_type.value, visible(name), visible(event_text(event))])
+    line = "\t".join([time, event.event_type.value, safe_text(name), safe_text(event_text(event))])
     console.file.write(
         line.encode(console.encoding, "backslashreplace").decode(console.encoding) + "\n"
     )

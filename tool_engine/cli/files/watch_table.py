@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tool_engine.cli.console import plain
+from tool_engine.cli.console import as_text
 from tool_engine.cli.tables import count_text, event_text, make_table
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
@@ -86,7 +86,7 @@ class WatchTable:
         for name, row in rows[:most]:
             style = STYLES.get(row.event, "")
             table.add_row(
-                row.time, plain(name), plain(row.event.value, style), plain(row.what, style)
+                row.time, as_text(name), as_text(row.event.value, style), as_text(row.what, style)
             )
         if len(rows) > most:
             table.add_row("", f"… and {len(rows) - most} more", "", "")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from tool_engine.cli.console import json_text, make_console, plain, print_json
+from tool_engine.cli.console import as_text, json_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.formats.speaking import (
     chosen_tools,
@@ -87,9 +87,9 @@ def _convert_tool(name: str, tool: Tool) -> tuple[Any, list[ReplyFinding]]:
 
 def _print_definition(name: str, definition: Any, findings: Sequence[ReplyFinding]) -> None:
     console = make_console()
-    console.print(plain(name, "bold cyan"))
+    console.print(as_text(name, "bold cyan"))
     if definition is not None:
         text = definition if isinstance(definition, str) else json_text(definition)
-        console.print(plain(text), soft_wrap=True)
+        console.print(as_text(text), soft_wrap=True)
     print_findings(findings)
     console.print()

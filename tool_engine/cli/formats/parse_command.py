@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from tool_engine.cli.console import json_text, make_console, plain, print_json
+from tool_engine.cli.console import as_text, json_text, make_console, print_json
 from tool_engine.cli.documents import read_bytes
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.formats.speaking import (
@@ -135,9 +135,9 @@ def _print_events(events: Sequence[StreamEvent]) -> None:
         )
         message = event.error.message if event.error is not None else ""
         table.add_row(
-            plain(event.type.value, "bold cyan"),
-            plain(" ".join(filter(None, (event.tool_call_id, event.tool_call_name)))),
-            plain(repr(said) if said else message),
+            as_text(event.type.value, "bold cyan"),
+            as_text(" ".join(filter(None, (event.tool_call_id, event.tool_call_name)))),
+            as_text(repr(said) if said else message),
         )
     make_console().print(table)
 
@@ -145,14 +145,14 @@ def _print_events(events: Sequence[StreamEvent]) -> None:
 def _print_reply(reply: ParsedReply) -> None:
     console = make_console()
     cut = sum(not call.is_runnable for call in reply.calls)
-    console.print(plain(_make_headline(len(reply.calls), cut), "red" if cut else "bold"))
+    console.print(as_text(_make_headline(len(reply.calls), cut), "red" if cut else "bold"))
     for number, call in enumerate(reply.calls, 1):
         console.print(fact_table(f"{number}. {call.tool_name or '(no name)'}", _call_facts(call)))
     for name in ("text", "reasoning", "refusal"):
         value = getattr(reply, name)
         if value:
-            console.print(plain(name, "bold"))
-            console.print(plain(value))
+            console.print(as_text(name, "bold"))
+            console.print(as_text(value))
     print_findings(reply.findings)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tool_engine.cli.completion import complete_tool
-from tool_engine.cli.console import json_text, print_json, visible
+from tool_engine.cli.console import json_text, print_json, safe_text
 from tool_engine.cli.failures import EXIT_OK
 from tool_engine.cli.formats.speaking import (
     ProtocolOption,
@@ -74,6 +74,6 @@ def print_prompt(
         return EXIT_OK
     text = prompt or (definitions if isinstance(definitions, str) else json_text(definitions))
     # A pipe gets the text as it is; a description must not steer a terminal.
-    sys.stdout.write((visible(text) if sys.stdout.isatty() else text).rstrip("\n") + "\n")
+    sys.stdout.write((safe_text(text) if sys.stdout.isatty() else text).rstrip("\n") + "\n")
     print_findings(findings, stderr=True)
     return EXIT_OK

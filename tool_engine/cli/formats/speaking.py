@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from tool_engine.cli.broken import report_broken
-from tool_engine.cli.console import make_console, plain
+from tool_engine.cli.console import as_text, make_console
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.files.checking import load_folder
 from tool_engine.cli.settings import Settings
@@ -80,10 +80,10 @@ def print_findings(findings: Sequence[ReplyFinding], *, stderr: bool = False) ->
     table = make_table("findings", "level", "type", "about", "message")
     for finding in findings:
         table.add_row(
-            plain(finding.level, "red" if finding.level == "error" else "yellow"),
-            plain(finding.error_type),
-            plain(finding.call_id or finding.tool_name or ""),
-            plain(finding.message),
+            as_text(finding.level, "red" if finding.level == "error" else "yellow"),
+            as_text(finding.error_type),
+            as_text(finding.call_id or finding.tool_name or ""),
+            as_text(finding.message),
         )
     make_console(stderr=stderr).print(table)
 

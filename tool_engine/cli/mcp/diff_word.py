@@ -10,7 +10,7 @@ from tool_engine.catalog.approval.approved_before import read_texts
 from tool_engine.catalog.approval.lock import ToolLock
 from tool_engine.catalog.approval.lock_state import APPROVED, CHANGED, GONE, LockState
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.cli.console import make_console, plain, print_json, visible
+from tool_engine.cli.console import as_text, make_console, print_json, safe_text
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.mcp.word_request import Request, find_server, is_down, open_servers
 from tool_engine.cli.settings import Settings
@@ -98,20 +98,22 @@ def _print_unseen(down: list[MCPServerState], unseen: set[str]) -> None:
     console = make_console()
     for each in down:
         for text in each.findings or [f"the server {each.name!r} {each.state}"]:
-            console.print(plain(visible(text), "red"), soft_wrap=True)
+            console.print(as_text(safe_text(text), "red"), soft_wrap=True)
     if unseen:
         text = f"not compared, as not all servers run: {', '.join(sorted(unseen))}"
-        console.print(plain(visible(text), "yellow"), soft_wrap=True)
+        console.print(as_text(safe_text(text), "yellow"), soft_wrap=True)
 
 
 def _print_compared(different: list[_Compared], count: int, file: str) -> None:
     console = make_console()
     for each in different:
-        console.print(plain(f"{each.name}: {each.status}", "bold"), soft_wrap=True)
+        console.print(as_text(f"{each.name}: {each.status}", "bold"), soft_wrap=True)
         for line in each.lines:
-            console.print(plain(f"  {visible(line)}", _STYLES.get(line[:1], "")), soft_wrap=True)
+            console.print(
+                as_text(f"  {safe_text(line)}", _STYLES.get(line[:1], "")), soft_wrap=True
+            )
     if different:
         names = " ".join(f"--approve {each.name}" for each in different)
-        console.print(plain(f"if you trust them: tool-engine lock {names}"), soft_wrap=True)
+        console.print(as_text(f"if you trust them: tool-engine lock {names}"), soft_wrap=True)
     text = f"{file}: {count_text(count, 'tool')} of servers, {len(different)} not as approved"
-    console.print(plain(text), soft_wrap=True)
+    console.print(as_text(text), soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.catalog.definition.export import definition_of
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.cli.console import make_console, plain, print_json, visible
+from tool_engine.cli.console import as_text, make_console, print_json, safe_text
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.mcp.word_request import Request, find_server, open_servers, own_name
 from tool_engine.cli.settings import Settings
@@ -54,14 +54,14 @@ async def _import_tools(settings: Settings, request: Request) -> int:
         sys.stdout.write(_BETWEEN.join(each.text for each in found))
     else:
         for file in files:
-            make_console().print(plain(f"wrote {file}", "green"), soft_wrap=True)
+            make_console().print(as_text(f"wrote {file}", "green"), soft_wrap=True)
     if not request.as_json:
         for each in found:
             if (own := own_name(each.tool)) != each.tool.name:
                 what = f"renamed; the server {server!r} calls it {own!r}"
-                sys.stderr.write(f"{visible(each.tool.name)}: {visible(what)}\n")
+                sys.stderr.write(f"{safe_text(each.tool.name)}: {safe_text(what)}\n")
             for lost in each.lost:
-                sys.stderr.write(f"{visible(each.tool.name)}: {visible(lost)}\n")
+                sys.stderr.write(f"{safe_text(each.tool.name)}: {safe_text(lost)}\n")
     return EXIT_FAILED if any(each.lost for each in found) else EXIT_OK
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.mcp.word_request import Request, is_down, open_servers
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import make_table
 from tool_engine.mcp_servers.state import MCPServerState
-from tool_engine.visible import visible
+from tool_engine.visible import escape_hidden
 
 _MOST_NAMES = 8
 
@@ -54,15 +54,15 @@ def _print_states(
         )
         more = ", …" if len(each.tools) > _MOST_NAMES else ""
         table.add_row(
-            plain(each.name, "bold cyan"),
-            plain(each.state),
-            plain(each.version),
-            plain(f"{len(each.tools)}: {names}{more}" if names else "0"),
+            as_text(each.name, "bold cyan"),
+            as_text(each.state),
+            as_text(each.version),
+            as_text(f"{len(each.tools)}: {names}{more}" if names else "0"),
         )
     if states:
         console.print(table)
     for each in states:
         for finding in each.findings:
-            console.print(plain(visible(f"warning: {finding}"), "yellow"), soft_wrap=True)
+            console.print(as_text(escape_hidden(f"warning: {finding}"), "yellow"), soft_wrap=True)
     for _, text in errors:
-        console.print(plain(visible(text), "red"), soft_wrap=True)
+        console.print(as_text(escape_hidden(text), "red"), soft_wrap=True)

@@ -16,7 +16,7 @@ import typer
 
 from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.open_requests import MOST
-from tool_engine.cli.console import make_console, plain, print_json, visible
+from tool_engine.cli.console import as_text, make_console, print_json, safe_text
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.mcp.word_request import Request
@@ -274,7 +274,7 @@ def _warn_of_nothing(engine: ToolEngine, options: ServeOptions) -> None:
         for word in words:
             if not any(fnmatchcase(each, word) for each in known):
                 hint = suggest_near(word, known)
-                sys.stderr.write(visible(f"{option} {word} chooses no tool now{hint}") + "\n")
+                sys.stderr.write(safe_text(f"{option} {word} chooses no tool now{hint}") + "\n")
 
 
 def _choose_approvals(engine: ToolEngine, options: ServeOptions) -> str:
@@ -291,7 +291,7 @@ def _choose_approvals(engine: ToolEngine, options: ServeOptions) -> str:
 
 
 def _write_waiting(event: ToolEngineEvent) -> None:
-    name = visible(event.tool_name or "")
+    name = safe_text(event.tool_name or "")
     sys.stderr.write(f"{name} waits for consent: see `tool-engine sessions pending`\n")
 
 
@@ -314,7 +314,7 @@ def _print_entries(settings: Settings, options: ServeOptions) -> int:
             "Claude Desktop: claude_desktop_config.json; Claude Code: .mcp.json; Cursor: "
             '.cursor/mcp.json; VS Code: .vscode/mcp.json, with "servers" for "mcpServers"'
         )
-        make_console(stderr=True).print(plain(text), soft_wrap=True)
+        make_console(stderr=True).print(as_text(text), soft_wrap=True)
     return EXIT_OK
 
 

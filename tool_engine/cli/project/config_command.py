@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from tool_engine.catalog.servers.config_file import read_config_file
-from tool_engine.cli.console import json_text, make_console, plain, print_json
+from tool_engine.cli.console import as_text, json_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
 from tool_engine.cli.options import (
     JSONOption,
@@ -61,7 +61,7 @@ def run_command(
     table = make_table(f"settings in {Path.cwd()}", "setting", "value", "said by")
     for each in said:
         value = each.value if isinstance(each.value, str) else json_text(each.value, indent=None)
-        table.add_row(plain(each.name, "bold cyan"), plain(value), plain(each.origin))
+        table.add_row(as_text(each.name, "bold cyan"), as_text(value), as_text(each.origin))
     make_console().print(table)
     return _report_servers(settings)
 

@@ -18,7 +18,7 @@ import typer
 
 from tool_engine.catalog.definition.starter import SCHEMA_FILE, make_starter, schema_text
 from tool_engine.catalog.definition_files import list_definitions
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.files.new_command import module_name
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
@@ -75,12 +75,12 @@ def begin_project(settings: Settings, directory: str, *, as_json: bool) -> int:
         return EXIT_OK
     console = make_console()
     for file in written:
-        console.print(plain(f"wrote {file}", "green"), soft_wrap=True)
+        console.print(as_text(f"wrote {file}", "green"), soft_wrap=True)
     for file in kept:
-        console.print(plain(f"kept {file}, which is there already"), soft_wrap=True)
-    console.print(plain("Now:"))
+        console.print(as_text(f"kept {file}, which is there already"), soft_wrap=True)
+    console.print(as_text("Now:"))
     for step in steps:
-        console.print(plain(f"  {step}"), soft_wrap=True)
+        console.print(as_text(f"  {step}"), soft_wrap=True)
     return EXIT_OK
 
 

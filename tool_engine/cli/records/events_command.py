@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from tool_engine.cli.console import make_console, plain, print_json_line
+from tool_engine.cli.console import as_text, make_console, print_json_line
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.filters import (
@@ -311,7 +311,7 @@ def _print_line(event: ToolEngineEvent, *, names_process: bool) -> None:
     )
     console = make_console()
     line = "  ".join(word for word in words if word)
-    console.print(plain(line, _event_style(event)), soft_wrap=True)
+    console.print(as_text(line, _event_style(event)), soft_wrap=True)
     console.file.flush()
 
 

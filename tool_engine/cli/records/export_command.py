@@ -10,7 +10,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from tool_engine.cli.console import visible
+from tool_engine.cli.console import safe_text
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import RecordsOption, ToolsOption, chosen_format, settings_of
 from tool_engine.cli.records.filters import (
@@ -87,7 +87,7 @@ async def _export_records(
     is_terminal = stream.isatty()
     async with open_records(settings) as store:
         async for part in export_records(store, file_format, query):
-            stream.write(visible(part) if is_terminal else part)
+            stream.write(safe_text(part) if is_terminal else part)
     stream.flush()
     return EXIT_OK
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from asyncio_throttle.throttler import Throttler
 from msgspec.structs import replace
 
-from tool_engine.cli.console import visible
+from tool_engine.cli.console import safe_text
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from tool_engine.cli.records.recording import open_records, records_file
 from tool_engine.cli.settings import Settings
@@ -90,7 +90,7 @@ class Patience:
             found = await question
         except RecordsUnavailableError as error:
             if not self._is_waiting:
-                sys.stderr.write(f"warning: {visible(str(error))}; it is asked again\n")
+                sys.stderr.write(f"warning: {safe_text(str(error))}; it is asked again\n")
             self._is_waiting = True
             return []
         if self._is_waiting:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tool_engine.cli.console import make_console, plain, print_json_line
+from tool_engine.cli.console import as_text, make_console, print_json_line
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.filters import (
@@ -141,15 +141,15 @@ def _make_history_table(
     for record in records:
         outcome = record.outcome.value
         table.add_row(
-            plain(local_time(record.created_at)),
-            plain(record.call_id or "-", "cyan"),
-            plain(record.tool_name, "bold cyan"),
-            plain(outcome, OUTCOME_STYLES.get(outcome, "red")),
-            plain(fit_encoding(seconds_text(record.queue_wait), console)),
-            plain(fit_encoding(seconds_text(record.execution_time), console)),
-            plain(record.caller_id or "-"),
-            plain(record_text(record)),
-            *([plain(record.process or "-")] if names_process else []),
+            as_text(local_time(record.created_at)),
+            as_text(record.call_id or "-", "cyan"),
+            as_text(record.tool_name, "bold cyan"),
+            as_text(outcome, OUTCOME_STYLES.get(outcome, "red")),
+            as_text(fit_encoding(seconds_text(record.queue_wait), console)),
+            as_text(fit_encoding(seconds_text(record.execution_time), console)),
+            as_text(record.caller_id or "-"),
+            as_text(record_text(record)),
+            *([as_text(record.process or "-")] if names_process else []),
         )
     return table
 
@@ -171,5 +171,5 @@ def _print_line(record: ToolCallRecord, *, names_process: bool) -> None:
         f"[{record.process or '-'}]" if names_process else "",
     )
     line = "  ".join(" ".join(word.split("\n")) for word in words if word)
-    console.print(plain(line, OUTCOME_STYLES.get(outcome, "red")), soft_wrap=True)
+    console.print(as_text(line, OUTCOME_STYLES.get(outcome, "red")), soft_wrap=True)
     console.file.flush()

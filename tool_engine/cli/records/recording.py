@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 
 from tool_engine.catalog.definition_files import find_target
 from tool_engine.cli.broken import report_load_errors
-from tool_engine.cli.console import visible
+from tool_engine.cli.console import safe_text
 from tool_engine.cli.failures import EXIT_FAILED, CommandError
 from tool_engine.cli.logs import hide_load_errors
 from tool_engine.cli.settings import Settings
@@ -101,7 +101,7 @@ async def recording_engine(
             if must_record:
                 raise
             if settings.records is not None or error.kind != "missing_extra":
-                sys.stderr.write(f"warning: {visible(str(error))}\n")
+                sys.stderr.write(f"warning: {safe_text(str(error))}\n")
     store = None if storage is None else ToolKnowledgeStore(storage)
     # In memory they cost a third of what they do there: a default file is for records alone.
     kept = event_storage_for(config, place) if must_record else None

@@ -14,7 +14,7 @@ import typer
 from msgspec.structs import replace
 from rich.table import Table
 
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.filters import (
@@ -141,17 +141,17 @@ def _print_tables(
     console = make_console()
     total = statistics["total_records"]
     if not total:
-        console.print(plain("no such calls are recorded"))
+        console.print(as_text("no such calls are recorded"))
     else:
         since = f" since {local_time(intervals[0].start)}" if intervals else ""
         failed = statistics["failure_count"]
         text = f"{count_text(total, 'call')}{since}, {failed} failed"
-        console.print(plain(text, "bold"), soft_wrap=True)
+        console.print(as_text(text, "bold"), soft_wrap=True)
         for name, values in (
             ("calls", [each.calls for each in intervals]),
             ("failed", [each.failed for each in intervals]),
         ):
-            console.print(plain(fit_encoding(f"{name:<7} {draw_bars(values)}", console)))
+            console.print(as_text(fit_encoding(f"{name:<7} {draw_bars(values)}", console)))
         is_wide = console.width >= WIDE
         console.print(
             make_group_table("tools", "tool", statistics["by_tool"], intervals if is_wide else ())
@@ -161,7 +161,7 @@ def _print_tables(
         if statistics["error_distribution"]:
             console.print(_make_error_table(statistics["error_distribution"]))
     if plot is not None:
-        console.print(plain(f"picture: {plot}"), soft_wrap=True)
+        console.print(as_text(f"picture: {plot}"), soft_wrap=True)
 
 
 def make_group_table(
@@ -179,11 +179,11 @@ def make_group_table(
         times = (waited["p50"], waited["p95"], ran["p50"], ran["p95"])
         values = [each.by_tool.get(name, 0) for each in intervals]
         table.add_row(
-            plain(name, "bold cyan"),
+            as_text(name, "bold cyan"),
             str(group["total"]),
-            plain(f"{group['error_rate']:g} %", "red" if group["failed"] else ""),
-            *(plain(fit_encoding(seconds_text(seconds), console)) for seconds in times),
-            *([plain(fit_encoding(draw_bars(values), console))] if intervals else []),
+            as_text(f"{group['error_rate']:g} %", "red" if group["failed"] else ""),
+            *(as_text(fit_encoding(seconds_text(seconds), console)) for seconds in times),
+            *([as_text(fit_encoding(draw_bars(values), console))] if intervals else []),
         )
     return table
 
@@ -191,7 +191,7 @@ def make_group_table(
 def _make_error_table(errors: Mapping[str, int]) -> Table:
     table = make_table("errors", "error type", "calls")
     for name, count in errors.items():
-        table.add_row(plain(name, "red"), str(count))
+        table.add_row(as_text(name, "red"), str(count))
     return table
 
 

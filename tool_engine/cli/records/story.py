@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from tool_engine.cli.console import json_text, make_console, plain, print_json
+from tool_engine.cli.console import as_text, json_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.records.quantities import seconds_text
 from tool_engine.cli.records.record_line import fit_encoding, record_text
@@ -56,17 +56,17 @@ async def _print_story(settings: Settings, call_id: str, *, full: bool, as_json:
     _print_record(record, full=full)
     if root.children:
         console = make_console()
-        console.print(plain("calls", "bold"))
+        console.print(as_text("calls", "bold"))
         for prefix, node in _tree_lines(root):
             console.print(
-                plain(
+                as_text(
                     fit_encoding(f"  {prefix}{_node_text(node)}", console),
                     _node_style(node, record),
                 ),
                 soft_wrap=True,
             )
         if not is_whole:
-            console.print(plain(f"  ... only {_MOST_CALLS} calls are shown"), soft_wrap=True)
+            console.print(as_text(f"  ... only {_MOST_CALLS} calls are shown"), soft_wrap=True)
     return EXIT_OK
 
 
@@ -164,10 +164,10 @@ def _print_record(record: ToolCallRecord, *, full: bool) -> None:
     console.print(fact_table(record.call_id or record.record_id, facts))
     for title, value in (("arguments", record.params), ("result", record.result)):
         if value or title == "arguments":
-            console.print(plain(title, "bold"))
-            console.print(plain(_shorten_text(json_text(value), full=full)), soft_wrap=True)
+            console.print(as_text(title, "bold"))
+            console.print(as_text(_shorten_text(json_text(value), full=full)), soft_wrap=True)
     if record.error is not None:
-        console.print(plain(f"{record.error_type}: {record.error}", "red"), soft_wrap=True)
+        console.print(as_text(f"{record.error_type}: {record.error}", "red"), soft_wrap=True)
 
 
 def _list_facts(record: ToolCallRecord) -> dict[str, str]:

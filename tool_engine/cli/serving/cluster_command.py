@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, settings_of
 from tool_engine.cli.records.quantities import seconds_text
@@ -79,15 +79,15 @@ def _print_tables(found: Any) -> None:
         waiting = sum(_waits_for(each.units, resource) for each in found.waiting)
         paused = found.paused.get(resource)
         limits.add_row(
-            plain(resource, "bold cyan"),
-            *map(plain, (str(limit), str(held), str(waiting))),
-            plain("-" if paused is None else seconds_text(paused)),
+            as_text(resource, "bold cyan"),
+            *map(as_text, (str(limit), str(held), str(waiting))),
+            as_text("-" if paused is None else seconds_text(paused)),
         )
     console.print(limits)
     if found.breakers:
         breakers = make_table("breakers", "breaker", "state")
         for name, state in found.breakers.items():
-            breakers.add_row(plain(name, "bold cyan"), plain(state))
+            breakers.add_row(as_text(name, "bold cyan"), as_text(state))
         console.print(breakers)
     processes = make_table(
         "who takes part",
@@ -96,11 +96,11 @@ def _print_tables(found: Any) -> None:
     for each in found.processes:
         holds = ", ".join(f"{resource} {units}" for resource, units in each.units.items())
         processes.add_row(
-            plain(each.process, "bold cyan"),
-            plain(holds or "-"),
-            plain(str(each.waiting)),
-            plain("connected" if each.is_connected else "away"),
-            plain(seconds_text(each.seconds_left)),
+            as_text(each.process, "bold cyan"),
+            as_text(holds or "-"),
+            as_text(str(each.waiting)),
+            as_text("connected" if each.is_connected else "away"),
+            as_text(seconds_text(each.seconds_left)),
         )
     console.print(processes)
     if not found.waiting:
@@ -109,9 +109,9 @@ def _print_tables(found: Any) -> None:
     for each in found.waiting:
         wanted = ", ".join(f"{resource} {units}" for resource, units in each.units.items())
         line.add_row(
-            *map(plain, (str(each.position), each.process, wanted, str(each.priority))),
-            plain(seconds_text(each.waited)),
-            plain("held up by its process" if each.is_held else ""),
+            *map(as_text, (str(each.position), each.process, wanted, str(each.priority))),
+            as_text(seconds_text(each.waited)),
+            as_text("held up by its process" if each.is_held else ""),
         )
     console.print(line)
 

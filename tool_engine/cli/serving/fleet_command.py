@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, settings_of
 from tool_engine.cli.settings import Settings
@@ -91,18 +91,20 @@ def _print_tables(found: FleetSnapshot, tools: list[dict[str, Any]]) -> None:
     nodes = make_table(title, "node", "address", "has")
     for each in found.nodes:
         nodes.add_row(
-            plain(each.host, "bold cyan"), plain(each.address), plain(word_amounts(each.resources))
+            as_text(each.host, "bold cyan"),
+            as_text(each.address),
+            as_text(word_amounts(each.resources)),
         )
     console.print(nodes)
-    console.print(plain(f"free of all nodes: {word_amounts(found.free)}"))
+    console.print(as_text(f"free of all nodes: {word_amounts(found.free)}"))
     if not tools:
         return
     needs = make_table("what tools need", "tool", "for each worker", "workers", "")
     for tool in tools:
         needs.add_row(
-            plain(tool["tool"], "bold cyan"),
-            plain(word_amounts(tool["resources"]) or "nothing"),
-            plain(f"at most {tool['max_workers']}"),
-            plain(tool["lack"] or "a node can hold one"),
+            as_text(tool["tool"], "bold cyan"),
+            as_text(word_amounts(tool["resources"]) or "nothing"),
+            as_text(f"at most {tool['max_workers']}"),
+            as_text(tool["lack"] or "a node can hold one"),
         )
     console.print(needs)

@@ -11,7 +11,7 @@ import typer
 
 from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.open_requests import MOST
-from tool_engine.cli.console import visible
+from tool_engine.cli.console import safe_text
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import (
@@ -233,5 +233,5 @@ async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
 
 
 def _write_waiting(event: ToolEngineEvent) -> None:
-    name = visible(event.tool_name or "")
+    name = safe_text(event.tool_name or "")
     sys.stderr.write(f"{name} waits for consent: see GET /v1/approvals\n")

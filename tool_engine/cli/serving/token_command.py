@@ -13,7 +13,7 @@ import yaml
 
 from tool_engine.access.principal import SCOPES, Principal, read_patterns, read_scopes
 from tool_engine.access.tokens import TokenFile
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption
 from tool_engine.cli.tables import make_table
@@ -82,9 +82,9 @@ def _add_token(path: Path, entry: dict[str, Any], *, as_json: bool) -> int:
     if as_json:
         print_json({"name": entry["name"], "token": token, "file": str(path)})
     else:
-        make_console().print(plain(token), soft_wrap=True)
+        make_console().print(as_text(token), soft_wrap=True)
         about = f"the token of {entry['name']!r}, shown this once; {path} has what knows it"
-        make_console(stderr=True).print(plain(about), soft_wrap=True)
+        make_console(stderr=True).print(as_text(about), soft_wrap=True)
     return EXIT_OK
 
 
@@ -99,10 +99,10 @@ def _list_tokens(path: Path, *, as_json: bool) -> int:
     table = make_table("tokens", "name", "scopes", "tools", "expires")
     for each, entry in zip(known, entries, strict=True):
         table.add_row(
-            plain(each.name),
-            plain(", ".join(sorted(each.scopes))),
-            plain(", ".join(each.tools)),
-            plain(str(entry.get("expires", "never"))),
+            as_text(each.name),
+            as_text(", ".join(sorted(each.scopes))),
+            as_text(", ".join(each.tools)),
+            as_text(str(entry.get("expires", "never"))),
         )
     make_console().print(table)
     return EXIT_OK
@@ -126,7 +126,7 @@ def _revoke_tokens(path: Path, name: str) -> int:
         raise CommandError(f"{path} has no token of {name!r}{suggest_name(name, names)}")
     _write_entries(path, left)
     about = f"{len(entries) - len(left)} of {name!r} taken out; a server heeds that within a second"
-    make_console(stderr=True).print(plain(about), soft_wrap=True)
+    make_console(stderr=True).print(as_text(about), soft_wrap=True)
     return EXIT_OK
 
 

@@ -14,7 +14,7 @@ from mcp_types import AudioContent, EmbeddedResource, ImageContent, ResourceLink
 from pydantic import BaseModel, ValidationError
 
 from tool_engine.model.content.blocks import read_block
-from tool_engine.visible import visible
+from tool_engine.visible import escape_hidden
 
 _AT_ONCE: Final = 65_536
 """Characters of bytes that are looked at without a thread."""
@@ -85,7 +85,7 @@ def _measure_bytes(block: dict[str, Any]) -> int:
 
 def _name_type(block: Any) -> str:
     kind = block.get("type") if isinstance(block, dict) else None
-    return repr(visible(kind[:_LONGEST_TYPE])) if isinstance(kind, str) else "no type"
+    return repr(escape_hidden(kind[:_LONGEST_TYPE])) if isinstance(kind, str) else "no type"
 
 
 def _describe_left_out(types: list[str]) -> str:

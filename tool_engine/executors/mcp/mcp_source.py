@@ -17,8 +17,8 @@ from tool_engine.executors.mcp.mcp_executor import MCPExecutor
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.interfaces.catalog_source import CODE_PLACE, CatalogSource, ListedTool
 from tool_engine.model.checks.nearness import find_nearest
-from tool_engine.model.json.copying import live
-from tool_engine.visible import visible, without_unseen
+from tool_engine.model.json.copying import refuse_copying
+from tool_engine.visible import escape_hidden, without_unseen
 
 LONGEST_DESCRIPTION: Final = 4_000
 """Characters of a tool's description that are taken."""
@@ -37,7 +37,7 @@ _MARK: Final = 6
 """Characters that set a changed name apart from others."""
 
 
-@live("make another one from its settings")
+@refuse_copying("make another one from its settings")
 class MCPSource(CatalogSource):
     """The tools of a server of the Model Context Protocol, for `ToolEngine.add_source`.
 
@@ -265,7 +265,7 @@ def make_listed(listed: Mapping[str, Any], settings: MCPServerSettings) -> Liste
     said = str(entry.get("description") or "")
     text = without_unseen(said)
     # The selector of an emoji's form is no more than that.
-    if text != said and visible(said, keeps_lines=True) != said:
+    if text != said and escape_hidden(said, keeps_lines=True) != said:
         notes.append("what cannot be seen in its description was left out")
     if len(text) > LONGEST_DESCRIPTION:
         notes.append(
@@ -279,7 +279,7 @@ def make_listed(listed: Mapping[str, Any], settings: MCPServerSettings) -> Liste
         if fnmatchcase(own_name, pattern):
             definition |= fields
     if definition["name"] != own_name:
-        notes.append(f"the server {settings.name!r} calls it {visible(own_name)!r}")
+        notes.append(f"the server {settings.name!r} calls it {escape_hidden(own_name)!r}")
     return ListedTool(entry, definition, tuple(notes))
 
 

@@ -62,7 +62,7 @@ from tool_engine.executors.mcp.invalid import NO_MESSAGE, describe_invalid
 from tool_engine.executors.mcp.link import TOOLS_AT_ONCE, Link, WatchedTransport
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.executors.secrets import SecretScope
-from tool_engine.model.json.plain import copied
+from tool_engine.model.json.plain import copy_json
 from tool_engine.redaction import words_of
 
 MOST_TOOLS: Final = 20_000
@@ -321,7 +321,7 @@ class _ToolCall:
         # A server of this process gets the very arguments, and may change them.
         return {
             "method": self.method,
-            "params": {"name": self._name, "arguments": copied(self._arguments)},
+            "params": {"name": self._name, "arguments": copy_json(self._arguments)},
         }
 
 

@@ -143,9 +143,9 @@ class Reader:
                 await connection.close()
                 raise
             return connection
-        from tool_engine.knowledge.sql.writing.postgres import connect
+        from tool_engine.knowledge.sql.writing.postgres import open_connection
 
-        return await connect(self._address)
+        return await open_connection(self._address)
 
 
 _text: Final = partial(str, encoding="utf-8", errors="surrogateescape")

@@ -34,7 +34,7 @@ from tool_engine.knowledge.sql.schema.packed_json import (
     unpack_value,
 )
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.session import check_session_id
 
 _GRACE: Final = 86_400.0
@@ -44,7 +44,7 @@ _LEASE: Final = 6.0
 _WHAT: Final = "the request for approval"
 
 
-@live("open the same address again")
+@refuse_copying("open the same address again")
 class SQLApprovalStorage:
     """Keeps requests and decisions beside the records; it is `SQLRecordStorage.approvals`.
 

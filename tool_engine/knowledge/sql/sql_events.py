@@ -31,7 +31,7 @@ from tool_engine.knowledge.sql.schema.event_rows import event_of, row_of
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.event import ToolEngineEvent
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.settings.retention import RecordsURL
 
 _log: Final = get_logger(__name__)
@@ -99,7 +99,7 @@ _OLDEST_TO_KEEP: Final = (
 _PRUNE: Final = "DELETE FROM tool_events WHERE (happened_at, sequence) < (:happened_at, :sequence)"
 
 
-@live("open the same address again")
+@refuse_copying("open the same address again")
 class SQLEventStorage:
     """Keeps the newest events in a SQLite file or a PostgreSQL database.
 

@@ -21,11 +21,11 @@ from tool_engine.knowledge.sql.schema.packed_json import (
     pack_text,
     unpack_value,
 )
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
 
 
-@live("open the same address again")
+@refuse_copying("open the same address again")
 class SQLSessionStorage:
     """Keeps conversations beside the records of their calls; it is `SQLRecordStorage.sessions`.
 

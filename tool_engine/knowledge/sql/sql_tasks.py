@@ -27,9 +27,9 @@ from tool_engine.knowledge.sql.schema.damage import read_row
 from tool_engine.knowledge.sql.schema.harmless import Harmless
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.json.halves import escape_halves
-from tool_engine.model.json.output import plain
+from tool_engine.model.json.output import copy_plain
 from tool_engine.model.record import CallEntry
 from tool_engine.model.task import QUEUED, KeptTask, TaskState, fields_of
 from tool_engine.redaction import redact
@@ -59,7 +59,7 @@ class _Asked(msgspec.Struct, kw_only=True):
     is_awaited: bool = False
 
 
-@live("open the same address again")
+@refuse_copying("open the same address again")
 class SQLTaskStorage:
     """Keeps tasks beside the records of their calls; it is `SQLRecordStorage.tasks`.
 
@@ -378,7 +378,7 @@ def _pack_state(task: KeptTask, state: TaskState, harmless: Harmless | None = No
 
 def _make_plain(value: Any) -> Any:
     try:
-        return plain(value)
+        return copy_plain(value)
     except Exception:  # noqa: BLE001 - a value of a tool may raise anything
         return restore_value(take_snapshot(value))
 

@@ -24,7 +24,7 @@ from tool_engine.knowledge.sql.writing.buffer import MOST_ENTRIES
 from tool_engine.knowledge.sql.writing.writer import RecordWriter, Trouble
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.bounds import check_choice
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.record import RecordQuery, RecordTotals, ToolCallRecord
 from tool_engine.model.settings.retention import DURABILITIES, RecordRetention, RecordsURL
 from tool_engine.model.statistics import CallStatistics
@@ -37,7 +37,7 @@ _SOON: Final = 2.0
 _CLOSE_LIMIT: Final = 5.0
 
 
-@live("open the same address again")
+@refuse_copying("open the same address again")
 class SQLRecordStorage:
     """Keeps records in a SQLite file or a PostgreSQL database.
 

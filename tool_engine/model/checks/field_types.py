@@ -12,7 +12,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.data import public_fields
-from tool_engine.model.json.output import shown
+from tool_engine.model.json.output import safe_repr
 
 _Made = TypeVar("_Made")
 _UNKNOWN = re.compile(r"unknown field `(.*?)`(?: - at `)?([^`]*)`?$", re.DOTALL)
@@ -81,7 +81,7 @@ def check_kinds(setting: msgspec.Struct, names: Collection[str] | None = None) -
             converted = convert_value(value, field.type)
         except msgspec.ValidationError as error:
             place, fault = _place_of(field.name, field.type, value, error)
-            raise ConfigurationError(f"{place}: {fault}, got {shown(value)[:80]}") from error
+            raise ConfigurationError(f"{place}: {fault}, got {safe_repr(value)[:80]}") from error
         if isinstance(converted, _CONTAINERS) and converted is not value:
             # The caller that passed it may go on changing it: unchecked, and for all who share it.
             msgspec.structs.force_setattr(setting, field.name, converted)

@@ -11,7 +11,7 @@ from tool_engine.errors import LiveObjectError
 _Class = TypeVar("_Class", bound=type[Any])
 
 
-def live(cure: str) -> Callable[[_Class], _Class]:
+def refuse_copying(cure: str) -> Callable[[_Class], _Class]:
     """Class decorator: refuse to copy or pickle owners of tasks, threads or connections.
 
     Args:

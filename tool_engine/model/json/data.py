@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from tool_engine.model.json.output import plain
+from tool_engine.model.json.output import copy_plain
 
 
 class Data:
@@ -70,13 +70,13 @@ def _as_json(value: Any, is_free: bool, hide: Callable[[Any], Any]) -> Any:
         return _entries_as_json(value, is_free, hide)
     if isinstance(value, Enum):
         return value.value
-    return value.isoformat() if isinstance(value, date) else hide(plain(value))
+    return value.isoformat() if isinstance(value, date) else hide(copy_plain(value))
 
 
 def _entries_as_json(value: Any, is_free: bool, hide: Callable[[Any], Any]) -> Any:
     entries = value.values() if isinstance(value, Mapping) else value
     if is_free and not any(isinstance(each, Data) for each in entries):
-        return hide(plain(value))
+        return hide(copy_plain(value))
     # Keys are names that a user gave here: a bucket called `token` is no secret.
     copies = [_as_json(each, is_free, hide) for each in entries]
     if isinstance(value, Mapping):

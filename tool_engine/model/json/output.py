@@ -88,7 +88,7 @@ def to_text(output: Any) -> str:
         text = write(output) if count <= _AT_ONCE else _write_long(output, write)
     except (TypeError, ValueError, RecursionError):
         # NaN, keys that are no text, and values that hold themselves or nest too deep.
-        text = _write_long(plain(output), partial(json.dumps, ensure_ascii=False))
+        text = _write_long(copy_plain(output), partial(json.dumps, ensure_ascii=False))
     return _make_encodable(text)
 
 
@@ -159,7 +159,7 @@ def stand_in(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     output = as_output(value)
-    return shown(value) if output.get("result") is value else output
+    return safe_repr(value) if output.get("result") is value else output
 
 
 def is_path(value: Any) -> bool:
@@ -168,7 +168,7 @@ def is_path(value: Any) -> bool:
     return pathlib is not None and isinstance(value, pathlib.PurePath)
 
 
-def plain(value: Any) -> Any:
+def copy_plain(value: Any) -> Any:
     """Return a copy made of JSON values, in the forms of `to_text`; nothing is lost."""
     return _make_plain(value, 0)
 
@@ -178,7 +178,7 @@ def _make_plain(value: Any, depth: int) -> Any:
         return value
     if isinstance(value, int | float):
         is_one = has_writable_digits(value) if isinstance(value, int) else isfinite(value)
-        return value if is_one else shown(value)
+        return value if is_one else safe_repr(value)
     if depth >= _MAX_DEPTH:
         return "…"
     if isinstance(value, Mapping):
@@ -204,7 +204,7 @@ def _plain_mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
 def _plain_key(key: Any) -> str:
     if isinstance(key, str):
         return str.__str__(key)
-    return _WORDS[key] if key is None or isinstance(key, bool) else shown(key)
+    return _WORDS[key] if key is None or isinstance(key, bool) else safe_repr(key)
 
 
 def has_writable_digits(number: int) -> bool:
@@ -220,7 +220,7 @@ def has_writable_digits(number: int) -> bool:
     return True
 
 
-def shown(value: Any) -> str:
+def safe_repr(value: Any) -> str:
     """Return the `repr` of a value, even if `repr` raises."""
     try:
         return repr(value)

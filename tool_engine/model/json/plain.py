@@ -160,7 +160,7 @@ def _copy_container(value: Any, depth: int, known: _Known) -> Any:
     return mapping
 
 
-def copied(value: Any) -> Any:
+def copy_json(value: Any) -> Any:
     """Return a deep copy; for JSON values several times as quick as `deepcopy`.
 
     Raises:

@@ -15,7 +15,7 @@ from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.anthropic.anthropic_decoder import AnthropicDecoder
 from tool_engine.protocols.anthropic.anthropic_strict import check_limits, make_strict
-from tool_engine.protocols.chunks import plain, split_chunks
+from tool_engine.protocols.chunks import dump_object, split_chunks
 from tool_engine.protocols.object_arguments import make_sendable
 from tool_engine.protocols.result_content import IMAGE_TYPES, parts_of, request_ids
 from tool_engine.protocols.result_media import Carried, Media
@@ -76,7 +76,7 @@ class AnthropicProtocol(StrictProtocol):
         """Return the `tools` of a request: one entry per tool, in order."""
         listed = [self._describe_tool(tool, "input_schema") for tool in self.known.learn(tools)]
         if listed and self.cache_control is not None:
-            listed[-1]["cache_control"] = plain(self.cache_control)
+            listed[-1]["cache_control"] = dump_object(self.cache_control)
         return listed
 
     def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tool_engine.model.call import ToolCall
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.chunk_decoder import sort_by_index
-from tool_engine.protocols.chunks import plain, read_field
+from tool_engine.protocols.chunks import dump_object, read_field
 from tool_engine.protocols.object_arguments import is_sendable, make_sendable
 from tool_engine.protocols.reply_builder import CallInProgress
 from tool_engine.protocols.tool_names import NameRule
@@ -39,7 +39,7 @@ class Block:
             raw = {key: value for key, value in raw.items() if key != "input"}
         self.fields: dict[str, Any] = {
             key: value
-            for key, value in plain(raw).items()
+            for key, value in dump_object(raw).items()
             if key not in _NOT_SENT and value is not None
         }
         self.parts: list[str] = []
@@ -49,7 +49,7 @@ class Block:
             self.parts.append(begun)
 
     def take(self, delta: Any) -> None:
-        for key, value in plain(delta).items():
+        for key, value in dump_object(delta).items():
             if key == "citation":
                 if not isinstance(self.fields.get("citations"), list):
                     self.fields["citations"] = []

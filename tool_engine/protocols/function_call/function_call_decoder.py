@@ -8,7 +8,7 @@ from typing import Final
 from tool_engine.protocols.function_call.call_readers import ObjectReader, ReplyReader, TagReader
 from tool_engine.protocols.function_call.item_calls import TagDecoder
 from tool_engine.protocols.function_call.json_tracker import START_TAG
-from tool_engine.protocols.text.grammar import LINE_START, BlockReader, Grammar, literal
+from tool_engine.protocols.text.grammar import LINE_START, BlockReader, Grammar, make_literal
 from tool_engine.protocols.text.text_protocol import TextProtocol
 
 _SPACE: Final = r"\s{0,16}"
@@ -23,7 +23,7 @@ def _match_words(words: tuple[str, ...]) -> str:
 _KEY: Final = [_SPACE, '"', _match_words(("tool_name", "function_call")), '"', _SPACE, ":"]
 _GRAMMAR: Final = Grammar(
     {
-        "tag": literal(START_TAG),
+        "tag": make_literal(START_TAG),
         "object": [LINE_START + r"(?:[ \t]{1,8}|(?=\{))", r"\{", *_KEY],
         # Text that was given back is read again after a `>`.
         "inline": [r"(?<!>)\{", *_KEY],

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Final, Protocol
 
-from tool_engine.protocols.text.grammar import literal, one_of, token
+from tool_engine.protocols.text.grammar import make_literal, make_token, one_of
 
 START_TAG: Final = "<function_call>"
 END_TAG: Final = "</function_call>"
@@ -19,7 +19,10 @@ IDS: Final = ("id", "call_id", "tool_call_id")
 ARGUMENTS: Final = ("arguments", "parameters", "args", "params", "input")
 RECORD: Final = "function_call_record"
 """A call that was made before, in a conversation that is replayed. U44."""
-_TAGS: Final = [token("end", literal(END_TAG)), token("start", literal(START_TAG))]
+_TAGS: Final = [
+    make_token("end", make_literal(END_TAG)),
+    make_token("start", make_literal(START_TAG)),
+]
 _OUTSIDE: Final = one_of([r'(?P<mark>[{}\[\]",:])', *_TAGS])
 _INSIDE: Final = one_of([r'(?P<mark>["\\])', _TAGS[0]])
 _RUN: Final = re.compile(r"[{\[]{2,}")

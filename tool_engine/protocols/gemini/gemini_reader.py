@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tool_engine.model.json.plain import read_plain
 from tool_engine.protocols.arguments.json_tokens import MAX_DEPTH
-from tool_engine.protocols.chunks import DONE, EventStream, has_bad_bytes, plain, show_start
+from tool_engine.protocols.chunks import DONE, EventStream, dump_object, has_bad_bytes, show_start
 from tool_engine.protocols.schemas.fitting import is_deeper
 
 _OUTSIDE: Final = re.compile(r'["{}\[\]]')
@@ -142,7 +142,7 @@ class GeminiReader:
 
     def _read_value(self, chunk: Any) -> Iterator[Payload]:
         try:
-            value = plain(read_plain(chunk))
+            value = dump_object(read_plain(chunk))
         except RecursionError:
             self.problems.append(f"a part of the reply cannot be read: {_TOO_DEEP}")
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tool_engine.protocols.chunks import plain, read_field
+from tool_engine.protocols.chunks import dump_object, read_field
 
 _REASONING: Final = ("reasoning_content", "reasoning")
 _DETAILS: Final = "reasoning_details"
@@ -36,7 +36,7 @@ def copy_extra(value: Any) -> dict[str, Any]:
     extra = _list_undeclared(value)
     if extra is not None and _EXTRA.isdisjoint(extra):
         return {}
-    found = {name: plain(get_undeclared(value, name)) for name in sorted(_EXTRA)}
+    found = {name: dump_object(get_undeclared(value, name)) for name in sorted(_EXTRA)}
     return {name: each for name, each in found.items() if isinstance(each, dict) and each}
 
 
@@ -59,7 +59,7 @@ class KeptFields:
         self._extra.update(copy_extra(delta))
         details = get_undeclared(delta, _DETAILS)
         for each in details if isinstance(details, list | tuple) else ():
-            self._add_detail(plain(each))
+            self._add_detail(dump_object(each))
         thoughts = [(key, get_undeclared(delta, key)) for key in _REASONING]
         written = [(key, text) for key, text in thoughts if isinstance(text, str) and text]
         for key, text in written:

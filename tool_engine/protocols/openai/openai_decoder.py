@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.chunk_decoder import ChunkDecoder, read_usage
-from tool_engine.protocols.chunks import ChunkReader, plain, read_field
+from tool_engine.protocols.chunks import ChunkReader, dump_object, read_field
 from tool_engine.protocols.object_arguments import find_fault
 from tool_engine.protocols.openai.call_table import CallTable, Fragment
 from tool_engine.protocols.openai.finish_reasons import asks_for_calls, find_meaning
@@ -299,7 +299,7 @@ class OpenAIDecoder(ChunkDecoder):
         return events + self._builder.end(meaning.ending, reason)
 
     def _fail_reply(self, error: Any) -> list[StreamEvent]:
-        said = error if isinstance(error, str) else read_field(error, "message", plain(error))
+        said = error if isinstance(error, str) else read_field(error, "message", dump_object(error))
         message = f"the server reports an error: {said!s:.500}"
         self._builder.spoil(message)
         return self._builder.report_malformed(message) + self._builder.end(Ending.CUT)
@@ -347,7 +347,7 @@ def _write_arguments(arguments: Any) -> str:
     if arguments is None:
         return ""
     try:
-        return json.dumps(plain(arguments), ensure_ascii=False)
+        return json.dumps(dump_object(arguments), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         return repr(arguments)
 
@@ -380,4 +380,4 @@ def _read_part(part: Any) -> Iterator[_Part]:
     elif isinstance(text, str):
         yield _Part("text", text)
     else:
-        yield _Part("other", f"{plain(part)!r:.80}")
+        yield _Part("other", f"{dump_object(part)!r:.80}")

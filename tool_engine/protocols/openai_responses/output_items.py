@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from tool_engine.model.call import ToolCall
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.chunk_decoder import sort_by_index
-from tool_engine.protocols.chunks import plain, read_field
+from tool_engine.protocols.chunks import dump_object, read_field
 from tool_engine.protocols.object_arguments import is_sendable, make_sendable
 from tool_engine.protocols.reply_builder import CallInProgress
 from tool_engine.protocols.tool_names import NameRule
@@ -69,7 +69,7 @@ class Item:
     def update(self, raw: Any) -> None:
         if isinstance(raw, Mapping):
             raw = {key: value for key, value in raw.items() if key not in _NOT_SENT}
-        for key, value in plain(raw).items():
+        for key, value in dump_object(raw).items():
             if key == "content" and isinstance(value, str):
                 self.fields[key] = [{"type": "output_text", "text": value}]
             elif key not in _NOT_SENT and value is not None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.json.output import shown
+from tool_engine.model.json.output import safe_repr
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.chunk_decoder import EventDecoder, read_usage
 from tool_engine.protocols.chunks import read_field
@@ -152,7 +152,7 @@ class OpenAIResponsesDecoder(EventDecoder):
         if isinstance(output, list | tuple):
             events += self._output.finish_all(output)
         elif output is not None:
-            message = f"the output is no list of items: {shown(output)[:80]}"
+            message = f"the output is no list of items: {safe_repr(output)[:80]}"
             events += self._builder.report_malformed(message)
         self._builder.usage = read_usage(read_field(response, "usage")) or self._builder.usage
         status = read_field(response, "status") or kind.removeprefix("response.") or None

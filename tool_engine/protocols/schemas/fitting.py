@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.json.output import PLAIN, shown
+from tool_engine.model.json.output import PLAIN, safe_repr
 from tool_engine.model.json.references import (
     DEFINITIONS,
     HOLD_LIST,
@@ -138,7 +138,7 @@ class _Walk:
         if isinstance(schema, bool):
             return self._fit_bool(allows=schema, place=place)
         if not isinstance(schema, Mapping):
-            place.note("dropped", "", f"{shown(schema):.60} is no schema")
+            place.note("dropped", "", f"{safe_repr(schema):.60} is no schema")
             return {}
         if "$ref" in schema:
             return self._fit_reference(schema, place)
@@ -162,7 +162,7 @@ class _Walk:
         made: Node = {}
         for keyword, value in node.items():
             if not isinstance(keyword, str):
-                place.note("dropped", "", f"{shown(keyword):.60} is no keyword")
+                place.note("dropped", "", f"{safe_repr(keyword):.60} is no keyword")
             elif self._is_taken(keyword, value, is_root=is_root):
                 made[keyword] = self._fit_child(keyword, node, place, words)
             else:
@@ -191,7 +191,7 @@ class _Walk:
     def _open_root(self, node: Node, place: Place) -> None:
         kind = node.get("type", "object")
         if kind != "object":
-            place.note("rewritten", "type", f"arguments are an object, not {shown(kind):.60}")
+            place.note("rewritten", "type", f"arguments are an object, not {safe_repr(kind):.60}")
         node.pop("type", None)
         unite_properties(node, self._subset)
         rest = dict(node)
@@ -223,7 +223,7 @@ class _Walk:
         message = f"{self._provider} takes no {keyword!r} here: the description says it"
         if keyword == "format":
             message = (
-                f"{self._provider} takes no format {shown(value):.60}: the description says it"
+                f"{self._provider} takes no format {safe_repr(value):.60}: the description says it"
             )
         place.note("rewritten", keyword, message)
 
@@ -272,12 +272,12 @@ class _Walk:
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         target = resolve_pointer(self._root, pointer)
         if target is None:
-            place.note("dropped", "$ref", f"there is no schema {shown(pointer):.80} in it")
+            place.note("dropped", "$ref", f"there is no schema {safe_repr(pointer):.80} in it")
             return self._fit_node(beside, place)
         if self._subset.keeps_references and re.fullmatch(r"#/\$defs/[^/]+", pointer):
             return self._keep_reference(pointer, beside, place)
         if pointer in self._open:
-            place.note("dropped", "$ref", f"{shown(pointer):.80} holds itself: it is told once")
+            place.note("dropped", "$ref", f"{safe_repr(pointer):.80} holds itself: it is told once")
             return self._fit_node(beside, place)
         self._open.append(pointer)
         try:

@@ -10,11 +10,11 @@ LINE_START: Final = r"(?<=[\r\n])"
 """A prefix for markers that count only at the beginning of a line."""
 
 
-def literal(text: str) -> list[str]:
+def make_literal(text: str) -> list[str]:
     return [re.escape(character) for character in text]
 
 
-def token(name: str, atoms: Sequence[str]) -> str:
+def make_token(name: str, atoms: Sequence[str]) -> str:
     r"""Return a pattern for a marker, complete or cut off.
 
     A match is the whole marker if its `lastgroup` is `name`, an empty group; of a beginning it is
@@ -31,12 +31,12 @@ def one_of(tokens: Sequence[str], flags: int = 0) -> re.Pattern[str]:
     return re.compile("|".join(tokens), flags)
 
 
-_THINK_TAIL: Final = [*literal("think"), "(?:ing|in\\Z|i\\Z)?", r"(?:\s[^<>]{0,200})?", ">"]
-_THINK: Final = "(?i:" + token("think", ["<", r"\s?", *_THINK_TAIL]) + ")"
-_THOUGHT: Final = "(?i:" + token("thought", ["<", r"\s?", "/", r"\s?", *_THINK_TAIL]) + ")"
+_THINK_TAIL: Final = [*make_literal("think"), "(?:ing|in\\Z|i\\Z)?", r"(?:\s[^<>]{0,200})?", ">"]
+_THINK: Final = "(?i:" + make_token("think", ["<", r"\s?", *_THINK_TAIL]) + ")"
+_THOUGHT: Final = "(?i:" + make_token("thought", ["<", r"\s?", "/", r"\s?", *_THINK_TAIL]) + ")"
 _RUN: Final = rf"(?P<ticks>(?:{LINE_START}[ ]{{0,3}})?`+)"
 _INDENT: Final = rf"{LINE_START}[ ]{{1,3}}\Z"
-_TILDES: Final = token("tildes", [LINE_START + "[ ]{0,3}~", "~", "~"])
+_TILDES: Final = make_token("tildes", [LINE_START + "[ ]{0,3}~", "~", "~"])
 _LINE_END: Final = "(?P<line>[\r\n])"
 
 
@@ -56,9 +56,9 @@ class Grammar:
         starts: str = "<",
         flags: int = 0,
     ) -> None:
-        calls = [token(name, atoms) for name, atoms in openers.items()]
-        opened = [token(f"quote{place}", pair[0]) for place, pair in enumerate(quotes)]
-        closed = [token("unquote", pair[1]) for pair in quotes]
+        calls = [make_token(name, atoms) for name, atoms in openers.items()]
+        opened = [make_token(f"quote{place}", pair[0]) for place, pair in enumerate(quotes)]
+        closed = [make_token("unquote", pair[1]) for pair in quotes]
         plain = [*calls, *opened, _THINK, _THOUGHT]
         self.openers = frozenset(openers)
         self.text = one_of([*plain, _RUN, _INDENT, _TILDES], flags)

@@ -12,7 +12,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.checks.setting_kinds import check_switch
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.chunks import read_field, split_chunks
@@ -198,7 +198,7 @@ class TextProtocol(ModelProtocol):
         return self._decode_all(split_chunks(reply))
 
 
-@live("make another one with protocol.decoder()")
+@refuse_copying("make another one with protocol.decoder()")
 class TextDecoder(ABC):
     """The base of all text decoders; subclasses read single calls."""
 

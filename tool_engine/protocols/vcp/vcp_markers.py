@@ -9,52 +9,52 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tool_engine.protocols.text.grammar import Grammar, literal, one_of, token
+from tool_engine.protocols.text.grammar import Grammar, make_literal, make_token, one_of
 
 Marks = tuple[str, str]
 REQUEST: Final[Marks] = ("<<<[TOOL_REQUEST]>>>", "<<<[END_TOOL_REQUEST]>>>")
 DEFINITION: Final[Marks] = ("<<<[TOOL_DEFINITION]>>>", "<<<[END_TOOL_DEFINITION]>>>")
 RESULT: Final[Marks] = ("<<<[TOOL_RESULT]>>>", "<<<[END_TOOL_RESULT]>>>")
 _QUOTED: Final = (
-    literal("<<<[TOOL_REQUEST_ESCAPE]>>>"),
-    literal("<<<[END_TOOL_REQUEST_ESCAPE]>>>"),
+    make_literal("<<<[TOOL_REQUEST_ESCAPE]>>>"),
+    make_literal("<<<[END_TOOL_REQUEST_ESCAPE]>>>"),
 )
 
 
 def _match_fuzzily(word: str) -> list[str]:
-    return ["<", "<", "<?", "<?", *literal(f"[{word}]"), ">", ">"]
+    return ["<", "<", "<?", "<?", *make_literal(f"[{word}]"), ">", ">"]
 
 
-GRAMMAR: Final = Grammar({"request": literal(REQUEST[0])}, [_QUOTED])
+GRAMMAR: Final = Grammar({"request": make_literal(REQUEST[0])}, [_QUOTED])
 FUZZY_GRAMMAR: Final = Grammar(
     {"request": _match_fuzzily("TOOL_REQUEST")}, [_QUOTED], flags=re.IGNORECASE
 )
 
 _OPEN: Final = {
-    kind: token(name, literal(f"「始{kind}」"))
+    kind: make_token(name, make_literal(f"「始{kind}」"))
     for name, kind in (("plain", ""), ("escape", "ESCAPE"), ("exp", "exp"))
 }
-_START: Final = token("start", literal(REQUEST[0]))
-_END: Final = token("end", literal(REQUEST[1]))
-_FUZZY_START: Final = token("start", _match_fuzzily("TOOL_REQUEST"))
-_FUZZY_END: Final = token("end", _match_fuzzily("END_TOOL_REQUEST"))
-_FUZZY_OPEN: Final = token("fuzzy", ["[「{]", "始", r"\w{0,16}", "[」}]"])
+_START: Final = make_token("start", make_literal(REQUEST[0]))
+_END: Final = make_token("end", make_literal(REQUEST[1]))
+_FUZZY_START: Final = make_token("start", _match_fuzzily("TOOL_REQUEST"))
+_FUZZY_END: Final = make_token("end", _match_fuzzily("END_TOOL_REQUEST"))
+_FUZZY_OPEN: Final = make_token("fuzzy", ["[「{]", "始", r"\w{0,16}", "[」}]"])
 
 BETWEEN: Final = one_of([*_OPEN.values(), _START, _END])
 FUZZY_BETWEEN: Final = one_of([*_OPEN.values(), _FUZZY_OPEN, _FUZZY_START, _FUZZY_END], re.I)
 CLOSERS: Final = {
-    "plain": one_of([token("close", literal("「末」")), _END]),
-    "exp": one_of([token("close", literal("「末exp」")), _END]),
-    "escape": one_of([token("close", literal("「末ESCAPE」"))]),
+    "plain": one_of([make_token("close", make_literal("「末」")), _END]),
+    "exp": one_of([make_token("close", make_literal("「末exp」")), _END]),
+    "escape": one_of([make_token("close", make_literal("「末ESCAPE」"))]),
 }
 """The marks that count in a value, by the mark that opened it."""
 _FUZZY_CLOSE: Final = one_of(
-    [token("close", ["[「{]", "末", r"(?!ESCAPE)\w{0,16}", "[」}]"]), _FUZZY_END], re.I
+    [make_token("close", ["[「{]", "末", r"(?!ESCAPE)\w{0,16}", "[」}]"]), _FUZZY_END], re.I
 )
 FUZZY_CLOSERS: Final = {
     "plain": _FUZZY_CLOSE,
     "fuzzy": _FUZZY_CLOSE,
-    "exp": one_of([token("close", literal("「末exp」")), _FUZZY_END], re.I),
+    "exp": one_of([make_token("close", make_literal("「末exp」")), _FUZZY_END], re.I),
     "escape": CLOSERS["escape"],
 }
 

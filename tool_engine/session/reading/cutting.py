@@ -11,7 +11,7 @@ import json
 from typing import Final, NamedTuple
 
 from tool_engine.output.cut_places import Splits, place_to_cut
-from tool_engine.session.variables.references import reference
+from tool_engine.session.variables.references import write_reference
 
 # A JSON text that is cut within one of its strings would still be one: but a string holds no line
 # break, and nothing outside of a string begins with an ellipsis.
@@ -143,7 +143,7 @@ def _list_hints(
     notice = _NOTICE[language].format(shown=cut.shown, total=cut.total)
     texts = [notice]
     if variable is not None:
-        notice += _WHOLE[language].format(reference(variable))
+        notice += _WHOLE[language].format(write_reference(variable))
         texts.insert(0, notice)
         if has_reader:
             texts.insert(0, notice + _NEXT[language].format(_show_call(variable, cut)))

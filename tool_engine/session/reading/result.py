@@ -21,7 +21,7 @@ from tool_engine.model.tool import Tool
 from tool_engine.session.config import SHOWS, ToolCallConfig
 from tool_engine.session.formatting import LIMIT, data_of
 from tool_engine.session.prompt.skills import READING
-from tool_engine.session.variables.references import reference
+from tool_engine.session.variables.references import write_reference
 
 _KINDS: Final = {
     "en": {
@@ -335,7 +335,7 @@ def hide_result(
         what = _describe_value(data_of(read.output), chars, language)
         text = _UNKEPT[language].format(what=what)
         if variable is not None:
-            text = _KEPT[language].format(what=what, reference=reference(variable))
+            text = _KEPT[language].format(what=what, reference=write_reference(variable))
     return replace(read, final_text=text, is_truncated=True, is_hidden=True)
 
 

@@ -15,7 +15,7 @@ from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.group import ToolGroup
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.toolbox.standing import (
@@ -71,7 +71,7 @@ class _On(NamedTuple):
     enabled: tuple[ToolGroup, ...]
 
 
-@live("take that of another session")
+@refuse_copying("take that of another session")
 class Toolbox:
     """The tools and groups of one conversation, on or off.
 

@@ -59,7 +59,7 @@ class Expanded(msgspec.Struct, frozen=True):
         return self.typed.union(*(each.labels for each in self.variables))
 
 
-def reference(name: str, start: int | None = None, length: int | None = None) -> str:
+def write_reference(name: str, start: int | None = None, length: int | None = None) -> str:
     """Return the text that refers to a variable, or a part."""
     place = "" if start is None else f":{start}"
     return f"{BEGIN}{name}{place}{'' if length is None or start is None else f':{length}'}}}}}"

@@ -34,10 +34,10 @@ from tool_engine.knowledge.sql.connection.database_errors import (
 )
 from tool_engine.knowledge.sql.connection.grouping import Change, ChangeQueue
 from tool_engine.knowledge.sql.schema.rows import Batch
-from tool_engine.model.json.copying import live
+from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.settings.retention import RecordsURL
 from tool_engine.redaction import redact_text
-from tool_engine.trusted import TrustedPath, database_files, trust
+from tool_engine.trusted import TrustedPath, database_files, trust_paths
 
 _ROOM: Final = "tool_engine.knowledge.sql"
 _TRIES: Final = 5
@@ -51,7 +51,7 @@ _KINDS: Final = {
 _Result = TypeVar("_Result")
 
 
-@live("open the same address again")
+@refuse_copying("open the same address again")
 class LazyDatabase:
     """A database that is connected when it is needed.
 
@@ -82,7 +82,7 @@ class LazyDatabase:
         """The reading connections; None before the database was opened."""
         self.clock = SharedClock(self.read_time)
         """What time it is for all programs that share the database."""
-        trust(self)
+        trust_paths(self)
 
     def trusted_paths(self) -> Iterable[TrustedPath]:
         """The SQLite files: a tool that writes them could forge history. Blocks."""

@@ -89,7 +89,7 @@ _UNUSABLE: Final = (
 )
 
 
-async def connect(address: Address, **options: Any) -> Any:
+async def open_connection(address: Address, **options: Any) -> Any:
     """Return a connection of asyncpg.
 
     Raises:
@@ -172,7 +172,7 @@ class PostgresDatabase:
 
     async def _ensure_connected(self) -> Any:
         with _translate_errors():
-            connection = await connect(self._address, server_settings=self._settings)
+            connection = await open_connection(self._address, server_settings=self._settings)
         try:
             with _translate_errors():
                 await _migrate_schema(connection)
