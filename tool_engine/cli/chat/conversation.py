@@ -17,7 +17,7 @@ from tool_engine.cli.chat.chat_options import ChatOptions, split_names
 from tool_engine.cli.chat.chat_view import ChatView, JSONView, PlainView, TerminalView
 from tool_engine.cli.chat.input import Said
 from tool_engine.cli.chat.turns import ChatTurns
-from tool_engine.cli.console import visible
+from tool_engine.cli.console import safe_text
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings
@@ -84,7 +84,7 @@ def _explain_off(session: ToolSession, name: str) -> str:
     if placed is None or session.get(name) is not None:
         return ""
     if placed.tool.is_enabled:
-        return f"to turn it on: --enable {visible(name)}, or --groups GROUP"
+        return f"to turn it on: --enable {safe_text(name)}, or --groups GROUP"
     return f"models may call it with `status: published`; it says {placed.tool.status}"
 
 
