@@ -415,17 +415,14 @@ class SlotPool:
         wait = self.estimated_wait(queue.waiting - 1)
         lease = waiter.lane.bucket.lease
         asking = count_none if lease is None else self.leases.count_asking
-        return refusal.find_refusal_to_wait(
-            waiter, self.config, queue.queued, self.used, now, wait, asking
-        )
+        queued, used = queue.queued, self.used
+        return refusal.refuse_to_wait(waiter, self.config, queued, used, now, wait, asking)
 
     def has_to_go(self, waiter: Waiter, asking: int) -> bool:
         """Return whether a call that stands in line may not wait, if all that ask have to."""
         queued, now = self.queue.queued + asking, self.clock()
         return refusal.is_strict(waiter, self.config, queued) and bool(
-            refusal.find_refusal_to_wait(
-                waiter, self.config, queued, self.used, now, None, count_none
-            )
+            refusal.refuse_to_wait(waiter, self.config, queued, self.used, now, None, count_none)
         )
 
     def settle_wait(self, waiter: Waiter, now: float) -> AdmissionError | None:

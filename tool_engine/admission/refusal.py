@@ -218,7 +218,7 @@ def is_strict(waiter: Waiter, config: ConcurrencyConfig, queued: int) -> bool:
     )
 
 
-def find_refusal_to_wait(
+def refuse_to_wait(
     waiter: Waiter,
     config: ConcurrencyConfig,
     queued: int,
