@@ -113,6 +113,7 @@ async def test_a_clock_that_is_set_beside_memory(
         await check_set_clock(engine, monkeypatch, shift)
         short = await engine.start("work", {"number": 2}, ttl=0.2)
         assert (await short.wait(BOUND)).error_type == "timeout"
+        work.gate.set()  # else the end waits for those that run
 
 
 async def test_where_the_machine_does_not_say_when_it_started(

@@ -26,6 +26,7 @@ from tool_engine import (
     ToolExecutionContext,
 )
 from tool_engine.admission import ToolConcurrencyController
+from tool_engine.admission.cluster import controller as cluster_controller
 from tool_engine.observability.prometheus import instrument
 
 STILL = 1.1 * TTL
@@ -339,7 +340,8 @@ async def test_one_revision_has_one_set_of_limits(make: Make) -> None:
         first.controller.configure(with_cluster(first.controller.config, name="another"))
 
 
-async def test_a_database_that_is_not_there(make: Make) -> None:
+async def test_a_database_that_is_not_there(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_controller, "_PATIENCE", 0.5)
     nowhere = "postgresql://someone:secret-word@127.0.0.1:1/none"
     engine = make(url=nowhere)
     async with asyncio.timeout(BOUND):

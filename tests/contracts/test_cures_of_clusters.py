@@ -24,6 +24,7 @@ from tool_engine import (
 )
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.admission.cluster import cluster_database
+from tool_engine.admission.cluster import controller as cluster_controller
 from tool_engine.admission.cluster.cluster_database import ClusterConnection, new_life
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.coordinator import Coordinator
@@ -119,7 +120,10 @@ def test_a_controller_alone(tmp_path: Path) -> None:
     ToolConcurrencyController(msgspec.structs.replace(limits, cluster=None))
 
 
-async def test_a_cluster_that_is_not_there(postgres_server: PostgresServer, tmp_path: Path) -> None:
+async def test_a_cluster_that_is_not_there(
+    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_controller, "_PATIENCE", 1.0)
     url = await asyncio.to_thread(postgres_server.fresh_database)
     nowhere = "postgresql://someone@127.0.0.1:1/none"
 

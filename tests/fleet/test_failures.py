@@ -40,7 +40,7 @@ def worker_of(pid: int) -> list[int]:
     return [found[0], found[3]]
 
 
-PARTS = [("block", "guest"), ("spawn", "guardian"), ("wait", "actor"), ("spawn", "actor")]
+PARTS = [("block", "guest"), ("spawn", "guardian"), ("wait", "actor")]
 if IS_WHOLE:
     PARTS = [*product(["block", "wait", "spawn"], ["guest", "guardian", "actor"])]
 

@@ -37,6 +37,7 @@ async def test_what_a_script_may_do(cell: Cell) -> None:
 
 
 @pytest.mark.thinned(2)
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "script",
     [

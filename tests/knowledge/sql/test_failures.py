@@ -20,6 +20,7 @@ from tests.knowledge.sql.conftest import BOUND, Open, asked, call, emptied, unti
 from tests.postgres import running_server
 from tests.warm_async import start
 from tool_engine.errors import RecordsUnavailableError
+from tool_engine.knowledge.sql import storage as storage_module
 from tool_engine.knowledge.sql.connection.address import Address
 from tool_engine.knowledge.sql.schema.rows import RowMaker
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
@@ -46,7 +47,7 @@ async def test_locked_by_another_process(database: Path, open_storage: Open) -> 
     assert await asyncio.wait_for(holder.stdout.readline(), BOUND) == b"locked\n"
     for number in range(100):
         storage.add(call(number))
-    assert not await storage.flush(2.5)
+    assert not await storage.flush(1.5)
     assert storage.waiting == 100
     await asyncio.wait_for(holder.communicate(b"\n"), BOUND)
     await until(lambda: storage.waiting == 0)
@@ -278,8 +279,9 @@ async def test_file_may_not_grow(database: Path, open_storage: Open) -> None:
     assert (await storage.statistics(RecordQuery())).total == 500
 
 
-async def test_close_is_bounded(database: Path) -> None:
-    """A database that takes nothing holds up the end for seconds only, and the loss is told."""
+async def test_close_is_bounded(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that takes nothing holds up the end for a bounded time, and the loss is told."""
+    monkeypatch.setattr(storage_module, "_CLOSE_LIMIT", 0.5)
     storage = SQLRecordStorage(f"sqlite:///{database}")
     await storage.open()
     holder = sqlite3.connect(database, isolation_level=None)
@@ -298,8 +300,9 @@ async def test_close_is_bounded(database: Path) -> None:
 # A server.
 
 
-async def test_server_is_not_there_yet() -> None:
+async def test_server_is_not_there_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine starts before its server; what was called meanwhile is written when it is there."""
+    monkeypatch.setattr(storage_module, "_CLOSE_LIMIT", 0.5)
     storage = SQLRecordStorage("postgresql://owner:x@127.0.0.1:1/calls")
     with capture_logs() as logs:
         await storage.open()

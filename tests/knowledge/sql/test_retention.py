@@ -51,13 +51,13 @@ async def test_by_count(storage: SQLRecordStorage) -> None:
 
 async def test_by_size(storage: SQLRecordStorage) -> None:
     """About `max_bytes` stay, and a second look removes nothing more."""
-    for number in range(3_000):
+    for number in range(1_200):
         storage.add(call(number, params={"text": "x" * 1_000}))
     assert await storage.flush(BOUND)
-    removed = await storage.prune(RecordRetention(max_bytes=1_500_000))
-    assert 500 < removed < 2_900
-    assert await storage.prune(RecordRetention(max_bytes=1_500_000)) < 100
-    assert (await numbers(storage))[-1] == 2_999
+    removed = await storage.prune(RecordRetention(max_bytes=600_000))
+    assert 200 < removed < 1_150
+    assert await storage.prune(RecordRetention(max_bytes=600_000)) < 100
+    assert (await numbers(storage))[-1] == 1_199
 
 
 async def test_file_shrinks(database: Path, open_storage: Open) -> None:
