@@ -5,7 +5,9 @@ The rows are as those of `test_cures_of_errors`. Those of `.mcp.json`: `tests/ca
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from tests.mcp_servers.programs import entry
 from tool_engine import ConfigurationError, ToolEngine, ToolEngineConfig
 from tool_engine.cli.app import run
 from tool_engine.executors.mcp.mcp_source import MCPSource
+from tool_engine.mcp_server import MCPServer
 
 ANOTHER = "cli/mcp/import_word.py: name another with --output DIR"
 REMOVE = "cli/mcp/import_word.py: remove it, or name another folder with --output DIR"
@@ -25,7 +28,10 @@ SAME = "executors/mcp/file_tool.py: write the same permission into the file"
 LISTED = "see tool-engine mcp list"
 OF_CALL, OF_IMPORT = (f"cli/mcp/{word}_word.py: {LISTED}" for word in ("call", "import"))
 ANEW = "executors/mcp/mcp_source.py: make another MCPSource of source.settings"
-TRIED = {OF_CALL, OF_IMPORT, ANOTHER, ANEW, REMOVE, NAME_IT, SET_IT, SAME}
+START = "executors/mcp/http.py: start it, or correct its url"
+RAISE = "executors/mcp/connection.py: raise its connect_timeout if it takes longer to start"
+TRIED = {START, RAISE}
+TRIED |= {OF_CALL, OF_IMPORT, ANOTHER, ANEW, REMOVE, NAME_IT, SET_IT, SAME}
 SHOUT = {
     "name": "shout",
     "description": "Shouts.",
@@ -109,6 +115,31 @@ def test_files_that_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     code, said = write(config)
     assert code == 2
     assert names_cure(ANOTHER, said.strip()), said
+
+
+async def test_servers_that_do_not_answer(tmp_path: Path) -> None:
+    """One that is started is reached; one that has longer answers."""
+    (tmp_path / "tools").mkdir()
+    async with ToolEngine() as served:
+        server, ready = MCPServer(served), asyncio.Event()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+            one = {"url": f"http://127.0.0.1:{port}/mcp"}
+            async with engine_of(tmp_path, {"one": one}) as engine:
+                ((_, message),) = engine.load_errors
+        assert names_cure(START, message), message
+        serving = asyncio.create_task(server.run_http(port=port, on_ready=lambda _: ready.set()))
+        await ready.wait()
+        async with engine_of(tmp_path, {"one": one}) as engine:
+            assert engine.load_errors == []
+        serving.cancel()
+        await asyncio.wait([serving])
+    async with engine_of(tmp_path, {"one": entry(connect_timeout=0.001)}) as engine:
+        ((_, message),) = engine.load_errors
+        assert names_cure(RAISE, message), message
+    async with engine_of(tmp_path, {"one": entry(connect_timeout=60)}) as engine:
+        assert engine.load_errors == []
 
 
 async def test_a_permission_of_the_server(tmp_path: Path) -> None:

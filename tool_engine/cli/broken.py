@@ -6,7 +6,7 @@ One short sentence with every command; why, with the command that asks for such 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -64,11 +64,20 @@ def suggest_tool(name: str, known: Collection[str], errors: Iterable[tuple[str, 
 
 
 def missing_tool(
-    settings: Settings, name: str, known: Collection[str], errors: Collection[tuple[str, str]]
+    settings: Settings,
+    name: str,
+    known: Collection[str],
+    errors: Collection[tuple[str, str]],
+    of_servers: Sequence[tuple[str, str]] = (),
 ) -> CommandError:
-    """Return a missing tool's error: its broken file, or near names.
+    """Return a missing tool's error: its broken file, near names, or a server without tools.
 
-    `errors` are the files that could not be loaded, and why.
+    Args:
+        settings: The global options.
+        name: What was asked for.
+        known: The names that there are.
+        errors: The files that could not be loaded, and why.
+        of_servers: The servers that could not be used, and why; the tool may be one of theirs.
     """
     for file, message in find_errors(name, errors)[:1]:
         first, *more = message.splitlines()
@@ -81,6 +90,8 @@ def missing_tool(
         place = f", and no tool {word!r}" if what == "file" else ""
         text = f"there is no {what} {name!r}{place} in {settings.tools}"
         text += suggest_tool(word, known, errors)
+        for _, message in of_servers[:1]:
+            text += f"; it may be of a server that gives none: {message}"
     return CommandError(text, error_type="tool_not_found")
 
 

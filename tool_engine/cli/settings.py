@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 DEFAULT_TOOLS = "tools"
 LOCK_VARIABLE: Final = "TOOL_ENGINE_LOCK"
+
+_AS_LONG_AS_IT_TAKES: Final = 86_400.0
 VARIABLES: Final[Mapping[str, str]] = {
     "tools": "TOOL_ENGINE_TOOLS",
     "path": "TOOL_ENGINE_PATH",
@@ -149,6 +151,10 @@ class Settings(NamedTuple):
 
         put_first(self.project)
         fields = {**self.engine_fields(), **changes}
+        if not (fields.get("watch_for_changes") or fields.get("auto_reload")):
+            # Tools that come later come too late for a command that ends: each server has its
+            # `connect_timeout`.
+            fields.setdefault("mcp_start_timeout", _AS_LONG_AS_IT_TAKES)
         with self.placed_errors():
             return ToolEngineConfig(tools_directory=self.folder(), **fields)
 

@@ -77,7 +77,10 @@ def faults_of(engine: ToolEngine) -> str:
         ("empty page", "its list of tools does not end"),
         ("no list", "its list of tools is none: tools should be a valid list"),
         ("odd cursor", "its list of tools is none: nextCursor should be a valid string"),
-        ("never", "it did not answer within 1 s (connect_timeout)"),
+        (
+            "never",
+            "it did not answer within 1 s; raise its connect_timeout if it takes longer to start",
+        ),
     ],
 )
 async def test_a_list_that_is_none(engine: ToolEngine, listed: str, words: str) -> None:

@@ -168,7 +168,13 @@ async def _start_task(
 ) -> TaskHandle:
     tool = engine.get(request.name)
     if tool is None:
-        raise missing_tool(settings, request.name, engine.list_names(), engine.load_errors)
+        raise missing_tool(
+            settings,
+            request.name,
+            engine.list_names(),
+            engine.load_errors,
+            engine.list_mcp_errors(),
+        )
     arguments = {**params, **parse_arguments(tool, request.words, params)}
     context = ToolExecutionContext(caller_id=CALLER, caller_type="direct")
     return await engine.tasks.start(

@@ -18,6 +18,7 @@ from tool_engine.cli.completion import complete_argument
 from tool_engine.cli.console import as_text, json_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.logs import hide_load_errors
+from tool_engine.cli.mcp.slow_servers import tell_of_slow_servers
 from tool_engine.cli.options import (
     JSONOption,
     NameArgument,
@@ -102,7 +103,7 @@ def print_result(result: ToolExecutionResult) -> None:
 
 async def _start_servers(engine: ToolEngine) -> None:
     is_reported = bool(engine.list_mcp_errors())
-    with hide_load_errors():
+    with hide_load_errors(), tell_of_slow_servers(engine):
         await engine.start_mcp_servers()
     if not is_reported:
         report_servers(engine.list_mcp_errors())
@@ -126,7 +127,13 @@ async def _call_tool(
                     each.message, error_type="tool_quarantined", exit_code=EXIT_FAILED
                 )
         if tool is None:
-            raise missing_tool(settings, request.name, engine.list_names(), engine.load_errors)
+            raise missing_tool(
+                settings,
+                request.name,
+                engine.list_names(),
+                engine.load_errors,
+                engine.list_mcp_errors(),
+            )
         arguments = {**params, **parse_arguments(tool, request.words, params)}
         await asyncio.to_thread(ExecutorRegistry().prepare, [tool])
         with closing(ProgressLine()) as line:

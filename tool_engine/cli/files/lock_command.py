@@ -38,6 +38,7 @@ from tool_engine.cli.files.locking import (
     write_messages,
 )
 from tool_engine.cli.files.report_formats import FORMATS, FORMATS_HELP, REPORTS
+from tool_engine.cli.mcp.slow_servers import open_with_servers
 from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_async
@@ -179,7 +180,7 @@ def lock_servers(
     reports: list[tuple[_Report, list[str]]] = []
 
     async def lock_tools() -> int:
-        async with engine:
+        async with open_with_servers(engine):
             reports.append(await _lock_engine(engine, names, check=check))
         return EXIT_OK
 

@@ -8,6 +8,7 @@ import sys
 from tool_engine.cli.broken import report_broken, report_servers
 from tool_engine.cli.failures import EXIT_OK
 from tool_engine.cli.files.checking import LoadedFolder, load_folder
+from tool_engine.cli.mcp.slow_servers import open_with_servers
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_async
 from tool_engine.model.tool import Tool, server_of
@@ -29,7 +30,7 @@ def load_tools(settings: Settings, name: str | None = None) -> LoadedFolder:
         # Loaded late: a folder alone needs no engine.
         from tool_engine.engine import ToolEngine
 
-        async with ToolEngine(settings.engine_config()) as engine:
+        async with open_with_servers(ToolEngine(settings.engine_config())) as engine:
             waiting = [each.tool for each in engine.quarantined()]
             for tool in (*engine.list_all(), *waiting):
                 if server_of(tool) is not None:

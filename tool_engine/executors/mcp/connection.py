@@ -410,7 +410,8 @@ class Connection:
         except TimeoutError:
             if not was_open:
                 raise BadServerError(
-                    f"it did not answer within {settings.connect_timeout:g} s (connect_timeout)"
+                    f"it did not answer within {settings.connect_timeout:g} s; raise its "
+                    "connect_timeout if it takes longer to start"
                 ) from None
             raise
         finally:

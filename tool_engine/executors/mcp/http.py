@@ -280,7 +280,9 @@ def word_failure(error: BaseException) -> str | None:
         # Its own words have the whole URL.
         return f"it refused the connection: {_word_status(error.response)}"
     if isinstance(error, AddressRefusedError | httpx2.ConnectError | httpx2.ConnectTimeout):
-        return f"it cannot be reached: {_word_error(error)}"
+        is_away = not isinstance(error, AddressRefusedError) and not _is_of_tls(error)
+        cure = "; start it, or correct its url" if is_away else ""
+        return f"it cannot be reached: {_word_error(error)}{cure}"
     if isinstance(error, DecodingError):
         return f"its answer {error}"
     if isinstance(error, httpx2.SSEError):
@@ -318,3 +320,10 @@ def _word_error(error: Exception) -> str:
         what = str(error).partition(";")[0]
         return f"{what}; if you trust it, put it into `allow` of the server"
     return str(error) or type(error).__name__
+
+
+def _is_of_tls(error: BaseException | None) -> bool:
+    """Return True for the failure of a server that is there, and has no good certificate."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error is not None
