@@ -11,7 +11,7 @@ import pytest
 from tests.cli.mcp.test_servers import Run, cli, name_servers, place
 from tests.mcp_servers.programs import PROGRAM, program
 from tool_engine import ToolEngineConfig
-from tool_engine.cli.mcp import slow_servers
+from tool_engine.cli import slow_servers
 from tool_engine.cli.settings import Settings
 
 __all__ = ["cli", "place"]

@@ -18,7 +18,6 @@ from tool_engine.cli.completion import complete_argument
 from tool_engine.cli.console import as_text, json_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.logs import hide_load_errors
-from tool_engine.cli.mcp.slow_servers import tell_of_slow_servers
 from tool_engine.cli.options import (
     JSONOption,
     NameArgument,
@@ -30,6 +29,7 @@ from tool_engine.cli.options import (
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_async
+from tool_engine.cli.slow_servers import warn_of_slow_servers
 from tool_engine.cli.tables import findings_table
 from tool_engine.engine import ToolEngine
 from tool_engine.executors.executor_registry import ExecutorRegistry
@@ -103,7 +103,7 @@ def print_result(result: ToolExecutionResult) -> None:
 
 async def _start_servers(engine: ToolEngine) -> None:
     is_reported = bool(engine.list_mcp_errors())
-    with hide_load_errors(), tell_of_slow_servers(engine):
+    with hide_load_errors(), warn_of_slow_servers(engine):
         await engine.start_mcp_servers()
     if not is_reported:
         report_servers(engine.list_mcp_errors())

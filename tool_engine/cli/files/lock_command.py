@@ -38,10 +38,10 @@ from tool_engine.cli.files.locking import (
     write_messages,
 )
 from tool_engine.cli.files.report_formats import FORMATS, FORMATS_HELP, REPORTS
-from tool_engine.cli.mcp.slow_servers import open_with_servers
 from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_async
+from tool_engine.cli.slow_servers import open_with_servers
 from tool_engine.cli.tables import count_text
 from tool_engine.config import LOCK_ENFORCE
 from tool_engine.engine import ToolEngine

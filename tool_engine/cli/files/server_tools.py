@@ -8,9 +8,9 @@ import sys
 from tool_engine.cli.broken import report_broken, report_servers
 from tool_engine.cli.failures import EXIT_OK
 from tool_engine.cli.files.checking import LoadedFolder, load_folder
-from tool_engine.cli.mcp.slow_servers import open_with_servers
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_async
+from tool_engine.cli.slow_servers import open_with_servers
 from tool_engine.model.tool import Tool, server_of
 from tool_engine.visible import escape_hidden
 

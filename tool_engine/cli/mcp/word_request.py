@@ -10,8 +10,8 @@ import msgspec
 
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.logs import hide_load_errors
-from tool_engine.cli.mcp.slow_servers import tell_of_slow_servers
 from tool_engine.cli.settings import Settings
+from tool_engine.cli.slow_servers import warn_of_slow_servers
 from tool_engine.engine import ToolEngine
 from tool_engine.mcp_servers.state import MCPServerState
 from tool_engine.model.tool import Tool, server_of
@@ -36,7 +36,7 @@ async def open_servers(settings: Settings, **changes: Any) -> AsyncIterator[Tool
     """
     engine = ToolEngine(settings.engine_config(**changes))
     async with contextlib.AsyncExitStack() as stack:
-        with hide_load_errors(), tell_of_slow_servers(engine):
+        with hide_load_errors(), warn_of_slow_servers(engine):
             await stack.enter_async_context(engine)
         if not engine.list_mcp_servers() and not engine.list_mcp_errors():
             raise CommandError(

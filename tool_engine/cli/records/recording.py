@@ -24,9 +24,9 @@ from tool_engine.cli.broken import report_load_errors
 from tool_engine.cli.console import safe_text
 from tool_engine.cli.failures import EXIT_FAILED, CommandError
 from tool_engine.cli.logs import hide_load_errors
-from tool_engine.cli.mcp.slow_servers import tell_of_slow_servers
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.settings_file import NOWHERE
+from tool_engine.cli.slow_servers import warn_of_slow_servers
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolEngineError
 from tool_engine.events.memory import event_storage_for
@@ -110,7 +110,7 @@ async def recording_engine(
     if prepare is not None:
         prepare(engine)
     async with contextlib.AsyncExitStack() as stack:
-        with hide_load_errors(), tell_of_slow_servers(engine):
+        with hide_load_errors(), warn_of_slow_servers(engine):
             await stack.enter_async_context(engine)
         report_load_errors(settings, engine)
         yield engine

@@ -11,17 +11,17 @@ from typing import Final
 from tool_engine.engine import ToolEngine
 from tool_engine.visible import visible
 
-_PATIENCE: Final = 3.0
+_PATIENCE: Final = 10.0
 """Seconds that a command may take without a word."""
 _CONNECTING: Final = "is being connected"
 """The state of a server whose first try goes on, as `Connection.state` words it."""
 
 
 @contextlib.contextmanager
-def tell_of_slow_servers(engine: ToolEngine) -> Iterator[None]:
+def warn_of_slow_servers(engine: ToolEngine) -> Iterator[None]:
     """Say on standard error which servers the code inside waits for, if that takes long."""
 
-    async def tell() -> None:
+    async def warn() -> None:
         silent: list[str] = []
         while not silent:
             # Before servers begin to start, definitions are read.
@@ -30,17 +30,17 @@ def tell_of_slow_servers(engine: ToolEngine) -> Iterator[None]:
         names = ", ".join(map(repr, silent))
         sys.stderr.write(visible(f"waiting for {names} to start; Ctrl-C gives up") + "\n")
 
-    telling = asyncio.get_running_loop().create_task(tell())
+    warning = asyncio.get_running_loop().create_task(warn())
     try:
         yield
     finally:
-        telling.cancel()
+        warning.cancel()
 
 
 @contextlib.asynccontextmanager
 async def open_with_servers(engine: ToolEngine) -> AsyncIterator[ToolEngine]:
     """Open an engine, and say on standard error which servers it waits for."""
     async with contextlib.AsyncExitStack() as stack:
-        with tell_of_slow_servers(engine):
+        with warn_of_slow_servers(engine):
             await stack.enter_async_context(engine)
         yield engine
