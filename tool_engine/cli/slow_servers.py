@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from tool_engine.engine import ToolEngine
-from tool_engine.visible import visible
+from tool_engine.visible import escape_hidden
 
 _PATIENCE: Final = 10.0
 """Seconds that a command may take without a word."""
@@ -28,7 +28,7 @@ def warn_of_slow_servers(engine: ToolEngine) -> Iterator[None]:
             await asyncio.sleep(_PATIENCE)
             silent = [each.name for each in engine.list_mcp_servers() if each.state == _CONNECTING]
         names = ", ".join(map(repr, silent))
-        sys.stderr.write(visible(f"waiting for {names} to start; Ctrl-C gives up") + "\n")
+        sys.stderr.write(escape_hidden(f"waiting for {names} to start; Ctrl-C gives up") + "\n")
 
     warning = asyncio.get_running_loop().create_task(warn())
     try:

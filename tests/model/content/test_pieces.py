@@ -248,6 +248,12 @@ def test_structured_content() -> None:
     ]
     five = {"content": [{"type": "text", "text": "5"}], "structuredContent": {"result": 5}}
     assert write_text(read_content(five)) == "5"
+    file = {"type": "text", "text": "a file\n"}
+    assert read_content({"content": [file], "structuredContent": {"content": "a file\n"}}) == [
+        TextContent("a file\n")
+    ]
+    beside = {"content": [file], "structuredContent": {"content": "a file\n", "size": 7}}
+    assert len(read_content(beside)) == 2, "the size is said nowhere else"
     for content in ([], [text], [IMAGE.to_dict()]):
         read = read_content({"content": content, "structuredContent": {"b": 2}})
         assert len(read) == len(content) + 1

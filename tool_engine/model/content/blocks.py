@@ -125,6 +125,9 @@ def find_structured(output: Mapping[str, Any]) -> Any:
 def _says_same(part: Content, structured: Any) -> bool:
     if not isinstance(part, TextContent):
         return False
+    if isinstance(structured, dict) and len(structured) == 1 and part.text in structured.values():
+        # Such as a file, which would be read twice: `{"content": "..."}`.
+        return True
     # Servers in Python wrap what is no mapping, and write it as text without the wrapping.
     is_wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
     wanted = (structured, structured["result"]) if is_wrapped else (structured,)
