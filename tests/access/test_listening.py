@@ -15,7 +15,7 @@ from tests.access.conftest import TOKEN, head, speak, status_of
 from tests.mcp_server.test_transports import HEADERS, META
 from tests.server.conftest import BOUND, Client, Service, served
 from tool_engine import ToolEngine
-from tool_engine.access import listener, listening
+from tool_engine.access import client_connection, listener, listening
 from tool_engine.access.listening import serve_app
 from tool_engine.server import create_app
 
@@ -46,7 +46,7 @@ async def test_clients_that_still_send_when_they_are_refused(
 ) -> None:
     """They read why; the newest may send their requests to the end, and then are hung up on."""
     monkeypatch.setattr(listener, "_MOST_CONNECTIONS", 0)
-    monkeypatch.setattr(listening, "_MOST_REFUSED", 1)
+    monkeypatch.setattr(client_connection, "_MOST_REFUSED", 1)
     async with served(create_app(engine)) as service, contextlib.AsyncExitStack() as clients:
         host, port = service.url.removeprefix("http://").split(":")
         for _ in range(2):

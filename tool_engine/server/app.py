@@ -25,6 +25,7 @@ from tool_engine.server import (
     fleet,
     health,
     long_work,
+    made_calls,
     operating,
     records,
     replies,
@@ -41,6 +42,7 @@ from tool_engine.server.wishes import wants_page
 
 _ROOMS: Final = (
     calls,
+    made_calls,
     tools,
     definition,
     own_tests,
