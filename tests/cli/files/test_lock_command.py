@@ -386,13 +386,30 @@ def test_other_programs_read_what_is_not_approved(command: Command, tools: Path)
     ended = command("lock", "--check", "--format", "github")
     assert ended.code == 1
     (line,) = ended.out.splitlines()
-    assert line.startswith(f"::error file={tools / 'echo.yaml'},title=changed::echo 1.0.0 -> 1.0.1")
+    place = f"::error file={tools / 'echo.yaml'},line=1,title=changed::"
+    assert line.startswith(f"{place}echo 1.0.0 -> 1.0.1")
     assert line.endswith("run tool-engine lock --approve echo")
     (result,) = command("lock", "--check", "--format", "sarif").json["runs"][0]["results"]
     assert result["ruleId"] == "changed"
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 1
     assert 'failures="1"' in command("lock", "--check", "--format", "junit").out
     assert command("lock", "--approve", "echo").code == 0
     assert command("lock", "--check", "--format", "github").out == ""
+
+
+def test_the_line_of_each_definition(command: Command, tools: Path) -> None:
+    """Several stand in one file, also a tool and a group of one name: each has its own line."""
+    text = "# Two tools, and a group.\nname: one\ndescription: One.\n---\nkind: group\nname: two\n"
+    text += "tools: [one]\n---\ndescription: Two.\nname: two\n"
+    (tools / "many.yaml").write_text(text)
+    command("lock", "--approve", "echo")
+    lines = command("lock", "--check", "--format", "github").out.splitlines()
+    found = {
+        line.partition("::")[2].partition("::")[2].split()[0]: line.partition("line=")[2][:2]
+        for line in lines
+        if "many.yaml" in line
+    }
+    assert found == {"one": "2,", "group:two": "6,", "two": "10"}
 
 
 def test_what_is_wrong_stands_at_its_file_and_in_words(command: Command, tools: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tool_engine.catalog.approval.lock_state import APPROVED, CHANGED, GONE, NEW, LockState
+from tool_engine.catalog.yaml.strict_yaml import parse_yaml
 from tool_engine.cli.files.report_formats import (
     Finding,
     Rule,
@@ -16,6 +17,8 @@ from tool_engine.cli.files.report_formats import (
 )
 
 _UNREADABLE: Final = "unreadable"
+_KINDS: Final = {"": "tool", "group": "group", "server": "mcp_server"}
+"""What stands before a name in `LockState`, and the `kind` of such a definition."""
 _WORDS: Final = {
     NEW: "new, and not approved",
     CHANGED: "not what was approved",
@@ -46,6 +49,7 @@ def print_findings(
             f"{each.name} {describe_versions(each)} is {_WORDS[each.status]}: look at it, then "
             f"run tool-engine lock --approve {each.name}",
             files.get(each.name, path),
+            _find_line(each.name, files.get(each.name)),
         )
         for each in states
         if each.status != APPROVED
@@ -59,6 +63,22 @@ def print_findings(
     rules = [Rule(status, f"The definition is {words}") for status, words in _WORDS.items()]
     rules.append(Rule(_UNREADABLE, "It could not be compared"))
     print_report(form, "lock", findings, [path, *files.values()], rules)
+
+
+def _find_line(name: str, file: str | None) -> int | None:
+    """Return the line at which a definition names itself in its file; None: not known."""
+    if file is None or not file.endswith((".yaml", ".yml")):
+        return None
+    prefix, _, own = name.rpartition(":")
+    try:
+        documents, _ = parse_yaml(Path(file).read_bytes(), file)
+    except OSError:
+        return None
+    for document in documents:
+        value = document.value if isinstance(document.value, dict) else {}
+        if (value.get("name"), value.get("kind", "tool")) == (own, _KINDS[prefix]):
+            return document.position(("name",), of_key=True)[0]
+    return None
 
 
 def describe_versions(each: LockState) -> str:
