@@ -31,8 +31,8 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "one that is idle does not see that another one has ended",
         SHARED_ROW,
-        "            if each.name not in sessions or is_over:\n",
-        "            if is_over:\n",
+        "        if not sessions.issuperset(state.lives):\n            return None\n",
+        "",
     ),
     _mutate(
         "one that holds units says in vain that it goes on",

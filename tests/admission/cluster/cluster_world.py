@@ -43,7 +43,7 @@ from tool_engine.admission.cluster.lease_messages import (
 )
 from tool_engine.admission.cluster.life import Kept
 from tool_engine.admission.cluster.line_up import Entry
-from tool_engine.admission.cluster.shared_row import answer_idle
+from tool_engine.admission.cluster.shared_row import answer_idle, is_to_look
 from tool_engine.admission.cluster.stand_in import CHECKS, note_renewed, take_idle
 
 
@@ -66,14 +66,24 @@ class Process:
         """Calls that were lost and whose work goes on, each with its life."""
         self.connection: int | None = None
         self.sessions: set[str] = set()
+        self.all_sessions = world.sessions
         self.is_frozen = self.is_cut = self.is_dead = self.is_blocked = False
         self.drift = world.chance.uniform(0.99, 1.01)
         self.base = world.now - world.chance.uniform(0, 1000)
         self.late: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """What happens to it when it thaws."""
         self.timer_at = float("inf")
+        self.beats = 0
         self.told: list[int] = []
         """Calls that have heard that they wait."""
+
+    def open_session(self, life: str) -> None:
+        self.sessions.add(life)
+        self.all_sessions.add(life)
+
+    def end_sessions(self) -> None:
+        self.all_sessions -= self.sessions
+        self.sessions.clear()
 
     @property
     def can_hear(self) -> bool:
@@ -106,6 +116,7 @@ class World:
         """Tickets whose units others may have, for their process stood still."""
         self.processes: dict[str, Process] = {}
         self.by_life: dict[str, Process] = {}
+        self.sessions: set[str] = set()
         self.counts: Counter[str] = Counter()
         self.is_up, self.is_calm = True, False
         for _ in range(setting.processes):
@@ -390,13 +401,13 @@ class World:
             self.act(process, happens(self.clock(process)))
             return
         process.connection = next(self.connections)
-        process.sessions.clear()
+        process.end_sessions()
         self.act(process, process.holder.on_connected(self.clock(process)))
 
     def drop(self, process: Process, *, warns: bool = False) -> None:
         """The server ends a session, perhaps with a warning; the process hears of it soon."""
         if process.connection is not None:
-            process.sessions.clear()
+            process.end_sessions()
             ended, process.connection = process.connection, -process.connection
             later = self.chance.uniform(0, 0.05)
             self.after(later, self.meet, process, self.see_end, -ended, warns)
@@ -404,7 +415,7 @@ class World:
     def see_end(self, process: Process, connection: int, was_warned: bool = False) -> None:
         if process.connection == connection:
             process.connection = None
-            process.sessions.clear()
+            process.end_sessions()
             holder, clock = process.holder, self.clock(process)
             self.act(process, holder.on_connection_lost(clock, was_warned=was_warned))
             self.after(0.01, self.connect, process)
@@ -442,29 +453,38 @@ class World:
         if isinstance(message, Hello):
             if not is_alive:
                 return  # its session has ended, and with it the lock that a greeting needs
-            process.sessions.add(message.life)
+            process.open_session(message.life)
         fails = self.chance.random() < 0.03 and not self.is_calm
         if fails and self.chance.random() < 0.5:
             self.after(self.lag(), self.meet, process, self.fail, connection, message)
             return
-        answer = self.carry_out(message)
+        answer = self.carry_out(process, message)
         if fails:
             self.after(self.lag(), self.meet, process, self.fail, connection, message)
         elif is_alive:
             self.after(self.lag(), self.meet, process, self.answer, connection, answer)
 
-    def carry_out(self, message: Message) -> Answer:
+    def answer_idle(self, process: Process, message: Message) -> Answer | None:
+        """What is answered without a transaction; None: the message must be heard."""
+        if not isinstance(message, Sync) or message.has_news:
+            return None
+        process.beats += 1
+        looks = message.looks and is_to_look(process.beats, len(self.coordinator.lives))
+        sessions = frozenset(self.sessions) if looks else None
+        answer = answer_idle(self.coordinator, message, self.now, sessions)
+        self.counts["unwritten"] += answer is not None
+        return answer
+
+    def carry_out(self, process: Process, message: Message) -> Answer:
         """One transaction of the coordinator."""
         if self.setting.is_thorough:
             assert decode_message(encode_message(message)) == message
         known = self.coordinator.limits
+        answer = self.answer_idle(process, message)
+        if answer is not None:
+            return answer
         looks = isinstance(message, Sync) and message.looks
-        sessions = self.sessions() if looks else frozenset()
-        if isinstance(message, Sync) and not message.has_news:
-            answer = answer_idle(self.coordinator, message, self.now, sessions if looks else None)
-            if answer is not None:
-                self.counts["unwritten"] += 1
-                return answer
+        sessions = frozenset(self.sessions) if looks else frozenset()
         outcome = self.coordinator.hear(message, self.now, sessions)
         if self.coordinator.limits != known:
             self.ledger.adopt(self.coordinator.limits)
@@ -474,9 +494,6 @@ class World:
         for note in outcome.notes:
             self.notify(note)
         return outcome.answer
-
-    def sessions(self) -> frozenset[str]:
-        return frozenset(life for each in self.processes.values() for life in each.sessions)
 
     def fail(self, process: Process, connection: int, message: Message) -> None:
         """The statement failed, before it was carried out or after it."""
@@ -573,7 +590,7 @@ class World:
 
     def kill(self, process: Process) -> None:
         process.is_dead = True
-        process.sessions.clear()
+        process.end_sessions()
         for resource, units in process.view.contribution.items():
             self.ledger.totals[resource] -= units
         for probes in self.ledger.probes.values():

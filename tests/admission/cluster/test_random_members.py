@@ -254,6 +254,7 @@ class Fleet:
         """Its process is gone, with all its calls; another one comes."""
         member = controller.member
         member._apply_effects = _do_nothing  # type: ignore[method-assign]
+        member._turn._apply_effects = _do_nothing
         member._start_running = lambda: None  # type: ignore[method-assign]
         for task in (*member._sending, *([member._running] if member._running else [])):
             task.cancel()
@@ -329,7 +330,7 @@ class Fleet:
 
 
 def use_loop_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (members, shared_row):
+    for module in (members, process_holder, shared_row):
         monkeypatch.setattr(module, "read_uptime", asyncio.get_running_loop().time)
 
 

@@ -134,6 +134,10 @@ class WatchedCoordinator(Coordinator):
         self._count_turn(entry)
         self.granted += 1
         super()._grant_units(entry)
+        if self.is_thorough or not self.granted % 20:
+            self._check_limits(entry)
+
+    def _check_limits(self, entry: Entry) -> None:
         for resource, units in entry.units.items():
             limit, used = self._limit_of(resource), self._count_used(resource)
             is_alone = used == units and self._may_be_heavy(entry, resource)

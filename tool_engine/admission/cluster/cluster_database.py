@@ -22,7 +22,7 @@ from tool_engine.model.settings.postgres_url import FALLS_BACK, connect_argument
 PATIENCE: Final = 2.0
 """Seconds in which a statement must be answered, else the connection counts as lost."""
 _OLDEST: Final = 120000
-_LONGEST_NOTE: Final = 7000
+LONGEST_NOTE: Final = 7000
 """Bytes: a notification of PostgreSQL has at most 8,000."""
 _NO_ENCRYPTION: Final = "rejected SSL upgrade"
 """asyncpg's message for a server without TLS."""
@@ -278,7 +278,7 @@ class ClusterConnection:
         channels, texts = [], []
         for life, text in notes:
             channels.append(channel_of(life))
-            texts.append(text if len(text.encode()) <= _LONGEST_NOTE else "")
+            texts.append(text if len(text.encode()) <= LONGEST_NOTE else "")
         async with self._turn:
             asked = read_uptime()
             row = await self._open_connection.fetchrow(

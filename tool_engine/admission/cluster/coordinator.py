@@ -196,8 +196,10 @@ class Coordinator:
 
     def is_idle(self, life: Life) -> bool:
         """Return whether a life has nothing that others could want: it need not say it goes on."""
+        if not life.is_empty or life.epoch != self.epoch:
+            return False
         trying = (owner for each in self.breakers.values() for owner, _ in each.probes)
-        return life.is_empty and life.epoch == self.epoch and life.name not in trying
+        return not self.breakers or life.name not in trying
 
     def is_gated(self, now: float) -> bool:
         """Return whether some life may hold what is not known."""

@@ -42,7 +42,8 @@ class Life(msgspec.Struct, array_like=True):
     @property
     def is_empty(self) -> bool:
         """Whether it holds nothing, and waits for nothing."""
-        return not self.entries and not any(each.out for each in self.accounts.values())
+        has_some = self.accounts and any(each.out for each in self.accounts.values())
+        return not self.entries and not has_some
 
 
 class Kept(NamedTuple):

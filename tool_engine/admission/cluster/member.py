@@ -41,7 +41,7 @@ from tool_engine.admission.cluster.lease_messages import (
 )
 from tool_engine.admission.cluster.leased_call import make_entry
 from tool_engine.admission.cluster.outage import ON_UNAVAILABLE, Outage
-from tool_engine.admission.cluster.process_holder import ProcessHolder
+from tool_engine.admission.cluster.process_holder import ProcessHolder, Turn
 from tool_engine.admission.cluster.saved_state import save_state
 from tool_engine.admission.cluster.shared_row import SharedRow
 from tool_engine.admission.cluster.stand_in import StandIn
@@ -102,6 +102,10 @@ class ClusterMember:
             ttl=ttl,
             idle_time=idle_time,
         )
+        # Those who ask are in the middle of something; and the holder may give back what is idle,
+        # which must be known here before another call starts with it.
+        self._turn = Turn(self._holder, self._apply_effects)
+        self._do_later = self._turn.do_later
         self._url = url
         self._secret: bytes | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -207,14 +211,6 @@ class ClusterMember:
         self._do_later(lambda now: self._holder.give_back(probe, now, outcome))
 
     # What the holder wants.
-
-    def _do_later(self, happens: Callable[[float], list[Effect]]) -> None:
-        # Those who ask are in the middle of something; and the holder may give back what is idle,
-        # which must be known here before another call starts with it.
-        asyncio.get_running_loop().call_soon(self._let_happen, happens)
-
-    def _let_happen(self, happens: Callable[[float], list[Effect]]) -> None:
-        self._apply_effects(happens(read_uptime()))
 
     def _apply_effects(self, effects: list[Effect]) -> None:
         now = read_uptime()
@@ -527,7 +523,7 @@ class ClusterMember:
             self._holder.outbox.is_urgent = True
             self._apply_effects(self._holder.tick(read_uptime()))
             return
-        note = decode_message(text)
+        note = decode_message(self._row.take_note(text))
         if isinstance(note, Note):
             self._apply_effects(self._holder.on_notification(note, read_uptime()))
 

@@ -1,7 +1,12 @@
-"""What does a process hold of its cluster whose controller counts for itself what calls use?"""
+"""What does a process hold of its cluster whose controller counts for itself what calls use?
+
+What happens to it in one turn of the event loop is said in one message.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,8 +14,13 @@ from tool_engine.admission.cluster.cluster_database import new_life
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.effects import Effect, Lose
 from tool_engine.admission.cluster.holder import SURE, Holder
+from tool_engine.admission.cluster.lease_messages import Message
 from tool_engine.admission.cluster.leased_call import Call
 from tool_engine.admission.cluster.line_up import Entry
+from tool_engine.clock import read_uptime
+
+Happening = Callable[[float], list[Effect]]
+"""What happens to a holder at a time; returns what is to be done."""
 
 
 class ProcessHolder(Holder):
@@ -33,6 +43,8 @@ class ProcessHolder(Holder):
     ) -> None:
         super().__init__(process, limits, new_life=new_life, **times)
         self._count_used, self._list_running = count_used, list_running
+        self.says_later = False
+        """Whether more happens at once, which the next message is to say as well."""
 
     def idle_of(self, resource: str) -> int:
         """Return how many units of a resource no call uses, nor is about to."""
@@ -67,6 +79,9 @@ class ProcessHolder(Holder):
             else:
                 self.used.pop(resource, None)
 
+    def _make_message(self, now: float) -> Message | None:
+        return None if self.says_later else super()._make_message(now)
+
     def _end_life(self) -> list[Effect]:
         numbers = list(self._list_running())
         for number in numbers:
@@ -75,3 +90,41 @@ class ProcessHolder(Holder):
         if effects or not numbers:
             return effects or [Lose(())]
         return effects
+
+
+class Turn:
+    """Lets what happens to a holder happen in the next turn of the event loop, all of it at once.
+
+    A call that ends, and one that comes in its place, are said in one message.
+
+    Args:
+        holder: The holder.
+        apply_effects: Does what it returns.
+    """
+
+    def __init__(
+        self, holder: ProcessHolder, apply_effects: Callable[[list[Effect]], object]
+    ) -> None:
+        self._holder, self._apply_effects = holder, apply_effects
+        self._happenings: deque[Happening] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def do_later(self, happens: Happening) -> None:
+        """Let something happen in the next turn."""
+        loop = asyncio.get_running_loop()
+        if not self._happenings or loop is not self._loop:  # the one before has ended
+            self._loop = loop
+            loop.call_soon(self._let_happen)
+        self._happenings.append(happens)
+
+    def _let_happen(self) -> None:
+        happenings, self._happenings = self._happenings, deque()
+        try:
+            while happenings:
+                happens = happenings.popleft()
+                self._holder.says_later = bool(happenings)
+                self._apply_effects(happens(read_uptime()))
+        finally:
+            self._holder.says_later = False
+            for happens in happenings:  # what failed is no reason to forget them
+                self.do_later(happens)
