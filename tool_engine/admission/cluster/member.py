@@ -90,8 +90,7 @@ class ClusterMember:
         on_unavailable: str = "refuse",
     ) -> None:
         check_choice("on_unavailable", on_unavailable, ON_UNAVAILABLE)
-        self._on_unavailable = on_unavailable
-        self._outage = Outage(ttl)
+        self._outage, self._on_unavailable = Outage(ttl), on_unavailable
         self._is_local = False
         self._holder = ProcessHolder(
             process,
@@ -102,10 +101,7 @@ class ClusterMember:
             ttl=ttl,
             idle_time=idle_time,
         )
-        # Those who ask are in the middle of something; and the holder may give back what is idle,
-        # which must be known here before another call starts with it.
         self._turn = Turn(self._holder, self._apply_effects)
-        self._do_later = self._turn.do_later
         self._url = url
         self._secret: bytes | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -176,13 +172,13 @@ class ClusterMember:
         self._start_running()
         number = self._numbers.get(waiter)
         if number is not None:
-            self._do_later(partial(self._holder.resume, number))
+            self._turn.do_later(partial(self._holder.resume, number))
             return
         self._count += 1
         number = self._numbers[waiter] = self._count
         self._waiters[number] = waiter
         entry = make_entry(self._holder.process, number, waiter, needs, is_strict=is_strict)
-        self._do_later(partial(self._holder.ask_for, entry))
+        self._turn.do_later(partial(self._holder.ask_for, entry))
 
     def find_delay(self, waiter: Any) -> float:
         """Return for how many seconds shared rates let a call not start; 0.0: none holds it up."""
@@ -194,21 +190,21 @@ class ClusterMember:
         number = self._numbers.pop(waiter, None)
         if number is not None:
             del self._waiters[number]
-            self._do_later(partial(self._holder.withdraw, number))
+            self._turn.do_later(partial(self._holder.withdraw, number))
 
     def give_back(self, resource: str, units: int) -> None:
         """Take units back; the holder sees for itself what is idle."""
         del resource, units
-        self._do_later(self._holder.tick)
+        self._turn.do_later(self._holder.tick)
 
     def trip(self, breaker: str, policy: BreakerPolicy | None) -> None:
         """Open a breaker in all processes."""
         self._start_running()
-        self._do_later(lambda now: self._holder.trip(breaker, now, policy))
+        self._turn.do_later(lambda now: self._holder.trip(breaker, now, policy))
 
     def end_probe(self, probe: int, outcome: bool | None) -> None:
         """Say what became of a call that tried a breaker."""
-        self._do_later(lambda now: self._holder.give_back(probe, now, outcome))
+        self._turn.do_later(lambda now: self._holder.give_back(probe, now, outcome))
 
     # What the holder wants.
 
@@ -252,7 +248,7 @@ class ClusterMember:
         number, holder = effect.number, self._holder
         waiter, call = self._waiters.get(number), holder.running.get(number)
         if waiter is None or call is None:
-            self._do_later(partial(holder.give_back, number))
+            self._turn.do_later(partial(holder.give_back, number))
             if waiter is not None:  # what it was granted was lost meanwhile
                 del self._waiters[number], self._numbers[waiter]
                 self._desk.ask_anew(waiter)
@@ -267,11 +263,11 @@ class ClusterMember:
             del self._waiters[number], self._numbers[waiter]
             holder.note_started([number])
         elif waiter.is_waiting:
-            self._do_later(partial(holder.decline, number))
+            self._turn.do_later(partial(holder.decline, number))
         else:
             self._waiters.pop(number, None)
             self._numbers.pop(waiter, None)
-            self._do_later(partial(holder.give_back, number))
+            self._turn.do_later(partial(holder.give_back, number))
 
     def _show_units(self) -> None:
         """Let the controller know what has changed."""
@@ -400,7 +396,7 @@ class ClusterMember:
     def pause(self, bucket: str, seconds: float) -> None:
         """Let no call of a bucket start for some time, in all processes."""
         self._start_running()
-        self._do_later(partial(self._holder.pause, f"bucket:{bucket}", seconds))
+        self._turn.do_later(partial(self._holder.pause, f"bucket:{bucket}", seconds))
 
     def let_idle_go(self) -> None:
         """Give back all that no call uses."""
@@ -410,7 +406,7 @@ class ClusterMember:
 
     def _start_running(self) -> None:
         if self._follow_loop():
-            self._do_later(self._holder.on_connection_lost)
+            self._turn.do_later(self._holder.on_connection_lost)
         if self._running is None or self._running.done():
             self._running = asyncio.get_running_loop().create_task(self._stay_connected())
 

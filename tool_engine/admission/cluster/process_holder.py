@@ -111,6 +111,8 @@ class Turn:
 
     def do_later(self, happens: Happening) -> None:
         """Let something happen in the next turn."""
+        # Those who ask are in the middle of something; and the holder may give back what is idle,
+        # which must be known here before another call starts with it.
         loop = asyncio.get_running_loop()
         if not self._happenings or loop is not self._loop:  # the one before has ended
             self._loop = loop
