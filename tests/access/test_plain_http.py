@@ -217,6 +217,8 @@ def read_answer(data: bytes) -> tuple[Any, ...]:
         answering(304, [(b"etag", b'"1"')]),
         answering(503, [(b"connection", b"close"), (b"content-length", b"0")]),
         answering(200, [(b"content-length", b"5")], b"ab"),
+        answering(200, [(b"content-length", b"2"), (b"content-length", b"2")], b"ab"),
+        answering(304, [(b"content-length", b"5")]),
         answering(200, [(b"content-length", b"1")], b"ab"),
         answering(200, [(b"content-length", b"1"), (b"content-length", b"2")], b"ab"),
         answering(200, [(b"x-a", b"1\r\nx-b: 2")], b"ab"),

@@ -48,3 +48,33 @@ def test_what_comes_during_a_look_is_looked_for_again() -> None:
     assert backlog.may_hold("late")
     assert backlog.is_due
     assert repr(backlog) == "<Backlog of late, to be looked at>"
+
+
+def test_what_waits_for_places_alone_is_not_looked_for() -> None:
+    """A look that finds nothing goes through all that wait: it is made where others may be."""
+    backlog = Backlog()
+    backlog.note_waiting("work")
+    for full in ({"work"}, {"work", "other"}):
+        backlog.is_due = True  # a place has come free
+        backlog.begin_look()
+        backlog.end_look(set(), is_whole=False)
+        backlog.rest_while_full(full)
+        assert not backlog.is_due
+        assert backlog.may_hold("work")
+        assert not backlog.may_hold("other")
+    backlog.note_waiting("other")
+    backlog.rest_while_full({"work"})
+    assert backlog.is_due
+    backlog.begin_look()
+    backlog.end_look({"work"}, is_whole=True)
+    backlog.look_for_others()
+    backlog.begin_look()
+    backlog.end_look(set(), is_whole=False)
+    backlog.rest_while_full({"work"})
+    assert backlog.is_due
+    assert backlog.may_hold("third")
+    backlog.begin_look()
+    backlog.end_look(set(), is_whole=True)
+    backlog.begin_look()
+    backlog.end_look(set(), ["left by others"], is_whole=False)
+    assert backlog.may_hold("left by others")

@@ -110,7 +110,7 @@ async def test_order(storage: TaskStorage) -> None:
     await storage.put(task_for("later", priority=5, tool_name="mail"))
     last = await storage.put(task_for("last", priority=5))
     await storage.put(task_for("urgent", priority=1))
-    assert await storage.count_ahead(last) == 3
+    assert [await storage.count_ahead(last, most) for most in (2, 3, 9)] == [2, 3, 3]
     assert await ids_claimed(storage, 2) == "urgent late"
     assert await ids_claimed(storage, 2, ("report",)) == "later"
     assert await ids_claimed(storage, 2) == "last"

@@ -106,7 +106,7 @@ class PlainAnswer:
         """Send the head.
 
         Raises:
-            LocalProtocolError: A header would be more than one line, or the length stands twice.
+            LocalProtocolError: A header would be more than one line, or there are two lengths.
         """
         parts, length = [], None
         for name, value in headers:
@@ -114,20 +114,21 @@ class PlainAnswer:
             if known == b"transfer-encoding":
                 continue  # it is decided here
             if known == b"content-length":
-                if length is not None or not value.isdigit():
+                if not value.isdigit() or length not in (None, int(value)):
                     raise LocalProtocolError("an answer has one length, in digits")
                 length = int(value)
-            elif known == b"connection":
+                continue
+            if known == b"connection":
                 self.is_followed = self.is_followed and value.lower() != _CLOSES
                 continue
             parts.append(b"%b: %b\r\n" % (name, value))
-        if status in _BODILESS:
-            length = 0
-        elif length is None:
+        if length is not None:
+            parts.append(b"content-length: %d\r\n" % length)
+        elif status not in _BODILESS:
             parts.append(b"transfer-encoding: chunked\r\n")
         if not self.is_followed:
             parts.append(b"connection: close\r\n")
-        self._left = length
+        self._left = 0 if status in _BODILESS else length
         lines = b"".join(parts)
         if _SENT.fullmatch(lines) is None or lines.count(b"\n") != len(parts):
             raise LocalProtocolError(f"a header of the answer is no line: {lines!r:.200}")
@@ -143,9 +144,10 @@ class PlainAnswer:
         write = self._write
         if self._left is not None:
             self._left -= len(data)
+            if self._left >= 0:
+                write(data)
             if self._left < 0 or (is_last and self._left > 0):
                 raise LocalProtocolError("the body of the answer is not as long as its head says")
-            write(data)
             return
         if data:
             write(b"%x\r\n" % len(data))

@@ -6,16 +6,17 @@ no new task: only what is known to wait comes before it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 
 class Backlog:
     """What is known of the tasks that wait in the storage: at first, that there are none."""
 
-    __slots__ = ("_is_any", "_late", "_tools", "is_due")
+    __slots__ = ("_is_any", "_is_old", "_late", "_tools", "is_due")
 
     def __init__(self) -> None:
-        self._is_any = self.is_due = False
+        self._is_any = self._is_old = self.is_due = False
         self._tools: set[str] = set()
         self._late: set[str] = set()
 
@@ -36,6 +37,10 @@ class Backlog:
         """Note that there may be some of each tool, and that they have to be looked for."""
         self._is_any = self.is_due = True
 
+    def look_for_others(self) -> None:
+        """Look again, since other engines may have left some of any tool."""
+        self._is_old = self.is_due = True
+
     def note_waiting(self, tool_name: str) -> None:
         """Note that there is one of a tool."""
         self._tools.add(tool_name)
@@ -46,14 +51,29 @@ class Backlog:
         """Note that they are looked for: what comes from here on may be seen or not."""
         self._late.clear()
 
-    def end_look(self, left_out: AbstractSet[str], *, is_whole: bool) -> None:
+    def end_look(
+        self, left_out: AbstractSet[str], taken: Iterable[str] = (), *, is_whole: bool
+    ) -> None:
         """Note what a look has shown.
 
         Args:
             left_out: The tools that it was not about.
+            taken: The tools of the tasks that were taken.
             is_whole: Whether all others were taken.
         """
-        self._is_any = not is_whole
-        if is_whole:
+        if not is_whole:
+            # Of which tools some wait is known from the last whole look, unless others came since.
+            self._is_any = self._is_any or self._is_old
+            self._tools.update(taken)
+        else:
+            self._is_any = self._is_old = False
             self._tools = {*left_out, *self._late}
             self.is_due = bool(self._late)
+
+    def rest_while_full(self, full: AbstractSet[str]) -> None:
+        """Look for no more while each tool of which some may wait has all its places.
+
+        Else each place that comes free costs a look more, at all that wait, which finds nothing.
+        """
+        if not self._is_any and self._tools <= full:
+            self.is_due = False

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _log: Final = get_logger(__name__)
 _PULSE: Final = 1.0
 """Seconds between two looks at what other engines and the clock have done."""
+MOST_COUNTED: Final = 1_000
+"""Tasks before another one that are counted when that is asked for."""
 _SHOWN: Final = 0.1
 """Seconds between two writings of progress."""
 
@@ -148,12 +150,16 @@ class Feeding:
 
     def describe_place(self, ahead: int) -> str:
         """Return what is said of a task that does not ask yet, with so many before it."""
+        is_more = ahead > MOST_COUNTED
         said = f"number {ahead + 1} of the tasks that wait to ask for a slot"
+        if is_more:
+            said = f"more than {MOST_COUNTED:,} tasks wait to ask for a slot before it"
         seconds = self.places.estimate_wait(ahead)
         if seconds is None:
             return said
         # Other engines on the database take their share.
-        return f"{said}; about {seconds / max(len(self._seen), 1):.2f} s to go"
+        near = "more than" if is_more else "about"
+        return f"{said}; {near} {seconds / max(len(self._seen), 1):.2f} s to go"
 
     async def close(self) -> None:
         """Wait for what has ended to be written, and end the rest."""
@@ -228,9 +234,11 @@ class Feeding:
             try:
                 tasks = await self.storage.claim(self.worker, share, full, is_own=self._is_for_own)
                 self.runner.is_cut_off = False
-                backlog.end_look(full, is_whole=len(tasks) < share)
+                taken = [kept.state.tool_name for kept in tasks]
+                backlog.end_look(full, taken, is_whole=len(tasks) < share)
                 for kept in tasks:
                     self._begin_claimed(kept)
+                backlog.rest_while_full(self.places.full)
             finally:
                 self.unheard.hear(question)
 
@@ -292,7 +300,7 @@ class Feeding:
             await self._close_questions({kept.state.id for kept in inherited})
             for kept in inherited:
                 await self._take_over(kept)
-        self.backlog.is_due = True
+        self.backlog.look_for_others()
         self._news.set()
 
     async def _look_at_own(self) -> None:

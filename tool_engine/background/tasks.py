@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from tool_engine.background.feeding import Feeding
+from tool_engine.background.feeding import MOST_COUNTED, Feeding
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.new_task import (
     LONGEST_TTL,
@@ -545,7 +545,8 @@ class EngineTasks:
         if message is None and kept.worker not in (None, self.feeding.worker):
             message = "another process has it, and asks for a slot there"
         if message is None:
-            message = self.feeding.describe_place(await self._storage.count_ahead(kept))
+            ahead = await self._storage.count_ahead(kept, MOST_COUNTED + 1)
+            message = self.feeding.describe_place(ahead)
         if kept.state is state:
             kept.state = replace(state, message=message)
 

@@ -77,8 +77,11 @@ class TaskStorage(Protocol):
             results: Whether each one has its result, which may be large.
         """
 
-    async def count_ahead(self, task: KeptTask) -> int:
-        """Return how many queued tasks come before a queued one."""
+    async def count_ahead(self, task: KeptTask, most: int) -> int:
+        """Return how many queued tasks come before a queued one, or `most` where more do.
+
+        It is asked each time that one asks for the task, however many wait.
+        """
 
     async def claim(
         self, worker: str, limit: int, full: Collection[str] = (), *, is_own: bool = False

@@ -112,8 +112,8 @@ class MemoryTaskStorage:
                 found.append(state if results else state.without_result())
         return found
 
-    async def count_ahead(self, task: KeptTask) -> int:
-        """Return how many queued tasks come before a queued one."""
+    async def count_ahead(self, task: KeptTask, most: int) -> int:
+        """Return how many queued tasks come before a queued one, or `most` where more do."""
         began = monotonic()
         if began >= self._ranked_until:
             lines = self._lines.values()
@@ -121,7 +121,7 @@ class MemoryTaskStorage:
             self._ranks = sorted((priority, number) for priority, number, _ in free)
             # However many ask at once, this takes a small part of the time.
             self._ranked_until = began + (monotonic() - began) * _RESTS
-        return bisect_left(self._ranks, (task.priority, task.number))
+        return min(most, bisect_left(self._ranks, (task.priority, task.number)))
 
     async def claim(
         self, worker: str, limit: int, full: Collection[str] = (), *, is_own: bool = False

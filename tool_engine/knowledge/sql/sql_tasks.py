@@ -166,9 +166,9 @@ class SQLTaskStorage:
         asked = _load_sql().select_states(named, status, limit, after, tool, results=results)
         return await _make_all(_state_of, await self._read_rows(asked))
 
-    async def count_ahead(self, task: KeptTask) -> int:
-        """Return how many queued tasks come before a queued one."""
-        rows = await self._read_rows(_load_sql().count_ahead(task.priority, task.number))
+    async def count_ahead(self, task: KeptTask, most: int) -> int:
+        """Return how many queued tasks come before a queued one, or `most` where more do."""
+        rows = await self._read_rows(_load_sql().count_ahead(task.priority, task.number, most))
         return int(rows[0][0])
 
     async def claim(

@@ -26,6 +26,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    tuple_,
     union,
     update,
 )
@@ -169,12 +170,16 @@ def select_states(
     return found.order_by(tasks.c.number.desc()).limit(limit)
 
 
-def count_ahead(priority: int, number: int) -> Select[Any]:
-    """How many queued tasks come before a place in line."""
-    comes_before = (tasks.c.priority < priority) | (
-        (tasks.c.priority == priority) & (tasks.c.number < number)
+def count_ahead(priority: int, number: int, most: int) -> Select[Any]:
+    """How many queued tasks come before a place in line; no more than `most` are counted."""
+    # As one range of the index, of which no more is read than is counted.
+    columns = tasks.c.priority, tasks.c.number
+    place = (
+        literal(each, column.type) for each, column in zip((priority, number), columns, strict=True)
     )
-    return select(func.count()).select_from(tasks).where(_is_free, comes_before)
+    comes_before = tuple_(*columns) < tuple_(*place)
+    found = select(tasks.c.number).where(_is_free, comes_before).limit(most)
+    return select(func.count()).select_from(found.subquery())
 
 
 def claim_tasks(worker: str, limit: int, full: Collection[str], *, is_own: bool) -> Step:
