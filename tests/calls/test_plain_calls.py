@@ -24,6 +24,7 @@ from tool_engine import (
     ToolExecutionResult,
 )
 from tool_engine.calls import plain_calls
+from tool_engine.knowledge.memory import PlainEntry
 
 LIMITS = ConcurrencyConfig(max_concurrent=3, bucket_limits={"small": 1}, queue_timeout=5)
 
@@ -300,3 +301,71 @@ def test_what_ends_the_program_gives_the_slot_back(tmp_path: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(run())
     assert engine.controller.get_metrics().active == 0
+
+
+async def test_a_wait_is_the_same_everywhere(tmp_path: Any) -> None:
+    """Result, record and event of a call that waited for its slot name the same seconds."""
+    heard: list[ToolEngineEvent] = []
+    clock = asyncio.get_running_loop().time
+    async with make_engine(tmp_path, ToolConcurrencyController(LIMITS, clock=clock)) as engine:
+
+        async def sample() -> None:
+            await asyncio.sleep(0.25)
+
+        await ready(engine, sample)
+        engine.subscribe(heard.append, event_types=["execution_completed"])
+        results = await asyncio.gather(*[engine.execute("sample") for _ in range(7)])
+        storage: Any = engine.store.storage
+        assert [type(each) for each in storage._kept][1:] == [PlainEntry] * 7
+        records = await engine.store.query_call_records(limit=7)
+        waits = {each.call_id: each.metadata["queue_wait"] for each in results}
+        assert sorted(waits.values()) == [0.0] * 3 + [0.25] * 3 + [0.5]
+        assert waits == {each.call_id: each.queue_wait for each in records}
+        assert waits == {each.call_id: each.data["queue_wait"] for each in heard}
+        shown = [each.execution_result for each in heard]
+        assert waits == {each.call_id: each.metadata["queue_wait"] for each in shown if each}
+
+
+async def test_a_call_whose_tool_waits_is_seen_in_its_slot(tmp_path: Any) -> None:
+    """No slot is made for views before one looks: then it is the slot of that call to its end."""
+    async with make_engine(tmp_path, ToolConcurrencyController(LIMITS)) as engine:
+        go_on = asyncio.Event()
+        await ready(engine, go_on.wait)
+        go_on.clear()
+        call = asyncio.create_task(engine.execute("sample"))
+        await asyncio.sleep(0)
+        for _ in range(2):
+            (row,) = engine.controller.snapshot().held
+            assert (row.tool_name, row.state) == ("sample", "active")
+        rates: Any = {"__default__": "1000/s"}
+        engine.controller.configure(ConcurrencyConfig(1, bucket_rates=rates))
+        go_on.set()
+        assert (await call).is_success
+        metrics = engine.controller.get_metrics()
+        assert (metrics.active, metrics.total_released, engine.controller.snapshot().held) == (
+            0,
+            metrics.total_acquired,
+            [],
+        )
+
+
+async def test_work_that_goes_on_is_seen_in_its_slot(tmp_path: Any) -> None:
+    """The slot of a call that none looked at is listed once its work outlives it."""
+    async with make_engine(tmp_path, ToolConcurrencyController(LIMITS)) as engine:
+        go_on, is_wanted = asyncio.Event(), False
+
+        async def sample() -> None:
+            while is_wanted and not go_on.is_set():
+                try:
+                    await go_on.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        engine.tool(name="sample", description="Does it.", timeout=0.05)(sample)
+        await engine.execute("sample")
+        is_wanted = True
+        late = await engine.execute("sample")
+        assert late.error_type == "timeout"
+        (row,) = engine.controller.snapshot().held
+        assert (row.call_id, row.state) == (late.call_id, "zombie")
+        go_on.set()

@@ -175,15 +175,19 @@ class ToolConcurrencyController(KnownArguments):
                     self._pool.tell_queued(waiter, on_queued)
                 await waiter.future
             except BaseException:
-                # A cancellation may come after the slot was given and before this task is woken.
-                if waiter.slot is not None:
-                    self.release(waiter.slot, outcome=None)
-                else:
-                    self._pool.give_up(waiter)
+                self.give_up(waiter)
                 raise
         if waiter.slot is None:
             raise ToolEngineError(f"{waiter!r} was woken without a slot")
         return waiter.slot
+
+    def give_up(self, waiter: Waiter) -> None:
+        """End the wait of a task that waits no more."""
+        # A cancellation may come after the slot was given and before this task is woken.
+        if waiter.slot is not None:
+            self.release(waiter.slot, outcome=None)
+        else:
+            self._pool.give_up(waiter)
 
     def release(
         self, slot: ConcurrencySlot, now: float | None = None, *, outcome: bool | None = True
@@ -514,7 +518,7 @@ class ToolConcurrencyController(KnownArguments):
 
     def watch(self, slot: ConcurrencySlot) -> None:
         """Let views show a slot; until then its tool is in its first step."""
-        self._pool.show(slot)
+        self._pool.held.show(slot)
 
     def count_timeout(self) -> None:
         """Count a call that ran out of time while it ran."""
@@ -553,7 +557,7 @@ class ToolConcurrencyController(KnownArguments):
         if request.is_bypass or lane is None or lane.is_gone or not lane.waiting:
             slot = self.admit_nowait(request, now, call_id)
             if slot is not None:
-                self._pool.show(slot)
+                self._pool.held.show(slot)
                 return slot
         return self._enqueue_call(request, now, call_id)
 

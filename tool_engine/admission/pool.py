@@ -29,6 +29,7 @@ from tool_engine.admission.slot import (
     RELEASED,
     ZOMBIE,
     ConcurrencySlot,
+    HeldSlots,
     Order,
 )
 from tool_engine.admission.waiting import Waiter
@@ -101,9 +102,7 @@ class SlotPool:
         """Those who wait until nothing runs and nothing waits."""
         self.used = self.most_used = 0
         """Units of the limit that are in use."""
-        self.held: set[ConcurrencySlot] = set()
-        """The slots that views show. One that a call took at once is put here when others may look:
-        to list each would cost more than to give it."""
+        self.held = HeldSlots()
         self.acquired = 0
         """Slots given; a parked one that is taken again counts again."""
         self.released = 0
@@ -223,12 +222,6 @@ class SlotPool:
             self.count_zombies(-1)
             self.layout.uncount(slot)
             self.put_back(slot, now)
-
-    def show(self, slot: ConcurrencySlot) -> None:
-        """Let views show a slot; one that was lent is shown among those already."""
-        slot.is_listed = True
-        if slot.state is ACTIVE:
-            self.held.add(slot)
 
     def lend(self, slot: ConcurrencySlot) -> None:
         """Let others have an active slot for a while."""
@@ -365,7 +358,8 @@ class SlotPool:
             self.most_used = used
         self.acquired += 1
         self.held.add(slot)
-        waiter.wake()
+        if not waiter.future.done():
+            waiter.future.set_result(None)
 
     def reject_waiter(self, waiter: Waiter, error: AdmissionError | None) -> None:
         """End a wait without a slot; then `hand_over` has to look who stands in its place."""
@@ -480,6 +474,8 @@ class SlotPool:
         ):
             while (head := queue.next_alone(lane, self.used, self.limit)) is not None:
                 self.pass_on(head, now)
+                if self.used >= self.limit and lane.waiting:
+                    return
             return
         queue.refresh_after(lane, now)
         self.give_out(now)

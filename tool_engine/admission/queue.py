@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+from typing import Final
 
 from tool_engine.admission.fairness import count_served, join_line, turn_in_line
 from tool_engine.admission.key import COMES_LAST, Key
@@ -21,6 +23,8 @@ from tool_engine.admission.waiting import Arrivals, Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolEngineError
 from tool_engine.shared_timer import SharedTimer
+
+_is_waiting: Final[Callable[[Waiter], bool]] = attrgetter("is_waiting")
 
 
 class Queue:
@@ -38,11 +42,11 @@ class Queue:
         "_clock",
         "_deadlines",
         "_expire",
-        "_loop",
         "_wake_later",
         "enqueued",
         "layout",
         "lone",
+        "loop",
         "queued",
         "root",
         "round",
@@ -63,7 +67,7 @@ class Queue:
         self._expire = expire
         self._deadlines: SharedTimer[Waiter] | None = None
         """Of those who wait on the loop."""
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._changed_keys: list[Key] = []
         """Keys in which the first of those that are blocked may be another one."""
         self.lone: Lane | None = None
@@ -81,7 +85,7 @@ class Queue:
 
     def join(self, waiter: Waiter) -> bool:
         """Put a waiter in its line; return whether it is the first there."""
-        if (loop := waiter.future.get_loop()) is not self._loop:
+        if (loop := waiter.future.get_loop()) is not self.loop:
             self._use_loop(loop)
         lane: Lane = waiter.lane
         if lane.share is not None:
@@ -94,13 +98,24 @@ class Queue:
         best = lane.best()
         return best is not None and best[1] is waiter
 
-    def set_deadline(self, waiter: Waiter, timeout: float) -> None:
-        """Have a waiter expire in that many seconds."""
-        loop, deadlines = waiter.future.get_loop(), self._deadlines
+    def join_behind(self, waiter: Waiter, lane: Lane) -> None:
+        """Do the same for a lane without keys in which others of the loop wait before it."""
+        lane.waiters.add(waiter)
+        lane.refs += 1
+        lane.waiting += 1
+        lane.bucket.waiting += 1
+        self.enqueued += 1
+        self.waiting += 1
+        self.queued += 1
+
+    def set_deadline(self, waiter: Waiter, timeout: float, now: float | None = None) -> None:
+        """Have a waiter expire in that many seconds from `now` on the loop's clock."""
+        deadlines = self._deadlines
         if deadlines is None:
+            loop = waiter.future.get_loop()
             deadlines = self._deadlines = SharedTimer(loop, _is_waiting, self._expire)
         waiter.timeout = timeout
-        deadlines.add(loop.time() + timeout, waiter)
+        deadlines.add((deadlines.loop.time() if now is None else now) + timeout, waiter)
 
     def leave(self, waiter: Waiter) -> None:
         """Take a waiter out of its line, whatever became of it."""
@@ -115,13 +130,12 @@ class Queue:
             self.queued -= 1
 
     def leave_alone(self, waiter: Waiter, lane: Lane) -> None:
-        """Do the same for the first of a lane without keys."""
+        """Do the same for the first of the only lane where calls wait, which has no keys."""
         lane.waiters.drop(waiter)
         waiter.is_waiting = False
         lane.refs -= 1
-        lane.waiting -= 1
         lane.bucket.waiting -= 1
-        self.waiting = waiting = self.waiting - 1
+        self.waiting = lane.waiting = waiting = lane.waiting - 1
         if not waiting and self._deadlines is not None:
             self._deadlines.stop()
         if waiter.is_queued:
@@ -146,7 +160,7 @@ class Queue:
                 "calls of another event loop wait in this controller; use controller.bridge() "
                 "to share it between event loops and threads"
             )
-        self._loop, self._deadlines = loop, None
+        self.loop, self._deadlines = loop, None
         for line in self.layout.lines():
             line.timer = None
 
@@ -404,7 +418,3 @@ class Queue:
         self.layout.uncount(slot)
         slot.lane, slot.is_gated = new, True
         new.refs += 1
-
-
-def _is_waiting(waiter: Waiter) -> bool:
-    return waiter.is_waiting

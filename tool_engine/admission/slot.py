@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from types import TracebackType
 from typing import Any, Final
@@ -101,6 +101,35 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
 
     def __repr__(self) -> str:
         return f"<ConcurrencySlot {self.state} bucket={self.bucket!r} weight={self.weight}>"
+
+
+class HeldSlots(set[ConcurrencySlot]):
+    """The slots of one controller that are held, as far as they are listed.
+
+    To list each slot that a call took at once would cost more than to give it: those whose calls
+    wait for something are listed when others look, see `listed`, and no other code can look at one
+    whose tool is in its first step.
+    """
+
+    __slots__ = ("find_running",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.find_running: Callable[[], Iterable[ConcurrencySlot]] = tuple
+        """Returns the slots of calls whose tools wait for something, listed or not."""
+
+    def show(self, slot: ConcurrencySlot) -> None:
+        """List a slot; one that was lent is listed when it is taken again."""
+        slot.is_listed = True
+        if slot.state is ACTIVE:
+            self.add(slot)
+
+    def listed(self) -> HeldSlots:
+        """Return these with all that can be looked at by now."""
+        for slot in self.find_running():
+            if not slot.is_listed:
+                self.show(slot)
+        return self
 
 
 def walk_ancestry(slot: Slot | None) -> Iterator[Slot]:

@@ -169,7 +169,7 @@ class ControllerView:
         A call that took a slot at once is on no list before its tool waits for something. No other
         code can look until then: so it is enough to ask which call is running at this moment.
         """
-        yield from self._pool.held
+        yield from self._pool.held.listed()
         current = None if self.user is None else self.user.current_slot()
         if current is not None and not current.is_listed and current.state is ACTIVE:
             # A tool may look into the controller of an engine that is not its own.

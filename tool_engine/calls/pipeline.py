@@ -101,7 +101,7 @@ class Pipeline:
         self._bus, self.note_limit = bus, partial(bus.tell_trouble, "limit_adapted")
         self._prefix = self.id_prefix = id_prefix
         self._plans: dict[str, Plan] = {}
-        self._retries = Retries(controller, runs, ending, self._suspend_run, local, self.renew)
+        self._retries = Retries(controller, runs, ending, self.suspend_run, local, self.renew)
         self.present = PresentCalls(id_prefix, runs, self._retries.pauses)
         self.end_lost = self.present.end_lost
         self._flights = Flights(ending, self.present)
@@ -121,6 +121,8 @@ class Pipeline:
         self.take_nested = self._inner_calls.nest  # once, not for each call
         plain = import_module("tool_engine.calls.plain_calls")
         self._take_plain, self._make_wires, self._wires = plain.take_plain, plain.make_wires, None
+        self._finish: Callable[..., Coroutine[Any, Any, ToolExecutionResult]] = plain.finish_plain
+        self.release, self.give_up = controller.release, getattr(controller, "give_up", None)
         self._time: Callable[[], float] = monotonic
         controller.attach(self)
 
@@ -188,7 +190,7 @@ class Pipeline:
         """Take one call through all steps, or one that was `begun` through what is left of them."""
         is_bare = on_progress is None and call_id is None and parent is _UNASKED and begun is None
         if is_bare and (done := self._take_plain(self._wires, tool_name, params, context)):
-            return await self._complete_call(*done) if type(done) is tuple else done
+            return await self._finish(self._wires, *done) if type(done) is tuple else done
         context = ANONYMOUS if context is None is on_progress else context_of(context, on_progress)
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
             return await self._execute_at_home(tool_name, params, context, call_id)
@@ -221,21 +223,21 @@ class Pipeline:
             return call.ended()
         plan = call.plan or plan
         try:
-            self._announce_start(call, slot)
+            self.announce_start(call, slot)
             run = ToolTask(loop, call.deadline, self._runs, call, plan.direct, arguments)
             if plan.direct is None:
                 call.bind_run(run, plan)
             if not run.start(task_of(loop)):
-                await self._suspend_run(call, plan, slot, run)  # here: a frame less a level
+                await self.suspend_run(call, plan, slot, run)  # here: a frame less a level
             output = None if run.is_troubled else plan.ready(run.value)
         except BaseException:
             self.end_broken(call, slot)
             raise
         if output is None or self._controller.release(slot, now := self._time()):
-            return await self._complete_call(call, plan, slot, run, is_lost=output is not None)
+            return await self.complete_call(call, plan, slot, run, is_lost=output is not None)
         return self._ending.succeed(call, plan, slot, output, now)
 
-    async def _complete_call(
+    async def complete_call(
         self, call: Call, plan: Plan, slot: Slot, run: ToolTask, *, is_lost: bool | None = None
     ) -> ToolExecutionResult:
         """Take a call whose tool has begun to its end; `is_lost` None: perhaps to be awaited."""
@@ -243,7 +245,7 @@ class Pipeline:
             return self._end_failed(call, slot, run, self._time())
         try:
             if is_lost is None and not run.is_done:
-                await self._suspend_run(call, plan, slot, run)
+                await self.suspend_run(call, plan, slot, run)
             if run.is_troubled or (output := plan.ready(run.value)) is None:
                 run, output = await self._retries.finish_run(call, plan, slot, run)
         except BaseException:
@@ -411,17 +413,31 @@ class Pipeline:
             with wait:
                 slot = await admit(request, queued, call.call_id if task is None else call)
             now = self.recheck(call, arguments)
-        except AdmissionError as error:
-            now = refusal_of(error)
-        except StoppedError:
-            now = call.cancelled
-        except BaseException:
-            call.waited = self._time() - wait.began
-            if slot is None:
-                self._ending.fail(call, call.cancelled)
-            else:
-                self.end_broken(call, slot)
-            raise
+        except BaseException as error:
+            if (why := self.explain_wait(call, slot, wait, error)) is None:
+                raise
+            now = why
+        return self.settle_wait(call, slot, wait, now)
+
+    def explain_wait(
+        self, call: Call, slot: Slot | None, wait: Wait, error: BaseException
+    ) -> Failure | None:
+        """Return why a call that waited for its slot is not made; None: its caller broke it off."""
+        if isinstance(error, AdmissionError):
+            return refusal_of(error)
+        if isinstance(error, StoppedError):
+            return call.cancelled
+        call.waited = self._time() - wait.began
+        if slot is None:
+            self._ending.fail(call, call.cancelled)
+        else:
+            self.end_broken(call, slot)
+        return None
+
+    def settle_wait(
+        self, call: Call, slot: Slot | None, wait: Wait, now: Plan | Failure
+    ) -> Slot | None:
+        """Go on with the slot, by the plan of `now`; None: the call has ended."""
         if not isinstance(now, Failure):
             call.held, call.plan = slot, call.plan and call.plan.renewed_by(now)
             return slot
@@ -460,12 +476,12 @@ class Pipeline:
         self._wires = self._make_wires(self._controller, loop, clock, *parts)
         return True
 
-    def _announce_start(self, call: Call, slot: Slot) -> None:
+    def announce_start(self, call: Call, slot: Slot) -> None:
         if self._bus.has_subscribers:
             self._controller.watch(slot)
             self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
 
-    def _suspend_run(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
+    def suspend_run(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
         """Return the run, which is visible, and can be ended, from here on."""
         call.run = run
         self._controller.watch(slot)

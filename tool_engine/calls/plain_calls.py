@@ -1,10 +1,9 @@
 """How does a call take its steps when no special rule applies to it?
 
 Most calls come without a context, or from a conversation that has found before that nothing asks
-about the tool; for a tool that needs no consent, while a slot is free. Their steps are those of
-`pipeline`, in the same order, without what each of them asks for other calls. A call that anything
-else applies to is left to the pipeline before anything was done for it; one whose tool waits or
-fails, as soon as that shows.
+about the tool; for a tool that needs no consent. Their steps are those of `pipeline`, in the same
+order, without what each of them asks for other calls. A call that anything else applies to is left
+to the pipeline before anything was done for it; one whose tool fails, as soon as that shows.
 """
 
 from __future__ import annotations
@@ -14,25 +13,34 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tool_engine.admission import refusal
+from tool_engine.admission.lines import Lane
 from tool_engine.admission.pool import SlotPool
 from tool_engine.admission.queue import Queue
+from tool_engine.admission.request import AdmissionRequest
+from tool_engine.admission.slot import ACTIVE, RELEASED, ConcurrencySlot
+from tool_engine.admission.waiting import Waiter
 from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask, task_of
 from tool_engine.calls.call import ANONYMOUS, Call, name_call
 from tool_engine.calls.ending import CallEnding
+from tool_engine.calls.failure import Failure
 from tool_engine.calls.plain_events import make_end, make_start, read_caller
 from tool_engine.calls.plan import Plan
+from tool_engine.calls.present import QUEUED, Wait
 from tool_engine.events import EventBus
-from tool_engine.interfaces import AdmissionController, Slot
+from tool_engine.interfaces import AdmissionController
 from tool_engine.knowledge.memory import SMALL, CallerFacts, PlainEntry
 from tool_engine.knowledge.snapshot import pack_plain
 from tool_engine.logger import current_call
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
+from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.record import next_serial
 
-Begun = tuple[Call, Plan, Slot, ToolTask]
-"""A call that has its slot, and whose tool has taken its first step, perhaps its last."""
+Begun = tuple[Call, Plan, Waiter | None, Any]
+"""A call that stands in line, and the arguments for its tool; or, without a waiter, one that has
+its slot, and its run, which has taken its first step, perhaps its last."""
+_QUEUED: Final = ToolEngineEventType.EXECUTION_QUEUED
 _call_here: Final = current_call.get
 
 
@@ -59,13 +67,17 @@ def make_wires(controller: AdmissionController, *rest: Any) -> Wires | None:
     """Return the wires, the `rest` of them as given; None: who gives the slots shares no pool."""
     share = getattr(controller, "share_pool", None)
     pool: SlotPool | None = None if share is None else share()
-    return None if pool is None else (*rest[:2], pool, pool.queue, *rest[2:])
+    if pool is None:
+        return None
+    runs: Runs = rest[-2]
+    pool.held.find_running = runs.find_slots
+    return (*rest[:2], pool, pool.queue, *rest[2:])
 
 
 def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a hundredth of a call
     wires: Wires | None, tool_name: Any, params: Any, context: ToolExecutionContext | None = None
 ) -> ToolExecutionResult | Begun | None:
-    """Take a call to its end, or as far as its tool comes without a wait.
+    """Take a call to its end, or as far as it comes without a wait.
 
     Args:
         wires: What it has in common with other calls; None: there are none.
@@ -92,12 +104,18 @@ def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a h
     # The same as the controller's `admit_nowait`, written out.
     request, began, number = plan.request, clock(), pool.acquired
     lane, weight = request.spot, request.weight
-    if lane is None or lane.is_gated or lane.is_gone or queue.waiting:
+    if lane is None or lane.is_gated or lane.is_gone:
         return None
     bucket, call_id, direct = lane.bucket, name_call(prefix), plan.direct
     used, bucket_used = pool.used + weight, bucket.used + weight
-    if used > pool.room or bucket_used > bucket.most or began >= pool.look_at:
-        return None
+    if queue.waiting or used > pool.room or bucket_used > bucket.most or began >= pool.look_at:
+        if context is not None or (used <= pool.limit and bucket_used <= bucket.most):
+            return None
+        waiter = _join_line(pool, lane, request, began, call_id, loop)
+        if waiter is None:
+            return None
+        call = Call(owner, next_serial(), call_id, tool_name, packed, ANONYMOUS, plan)
+        return call, plan, waiter, arguments
     timeout: float | None = plan.timeout
     who = ANONYMOUS if context is None else context
     if context is not None:
@@ -120,8 +138,44 @@ def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a h
         owner.end_broken(call, call.slot)
         raise
     if not is_done or run.is_troubled:
-        return call, plan, call.slot, run
+        return call, plan, None, run
     return _end_plainly(wires, call, plan, run, lane)
+
+
+def _join_line(
+    pool: SlotPool,
+    lane: Lane,
+    request: AdmissionRequest,
+    now: float,
+    call_id: str,
+    loop: AbstractEventLoop,
+) -> Waiter | None:
+    """Let a call stand in line for which there is no room; None: more rules are to be asked."""
+    queue, bucket, config = pool.queue, lane.bucket, pool.config
+    timeout = config.queue_timeout if request.timeout is None else request.timeout
+    if (
+        # It may not pass, or its place depends on when it came; or there is a pause.
+        pool.room < 0
+        or bucket.most < 0
+        or bucket.queue_size is not None
+        or queue.queued >= config.queue_size
+        or config.strategy == "reject"
+        or request.weight > 1
+        or pool.leases is not None
+        or timeout is None
+        or (queue.waiting and queue.loop is not loop)
+    ):
+        return None
+    # The same as the controller's `_join_line`, without what was asked above.
+    order, future = (0.0, pool.acquired + queue.enqueued, 0), loop.create_future()
+    waiter = Waiter(lane, request, 1, order, now, future, call_id, timeout, True, True)
+    if lane.waiting:
+        queue.join_behind(waiter, lane)
+    else:
+        pool.join(waiter)
+    pool.note_peak()
+    queue.set_deadline(waiter, timeout, now)
+    return waiter
 
 
 def _announce_start(bus: EventBus, owner: Any, call: Call, plan: Plan) -> None:
@@ -168,37 +222,107 @@ def _end_scoped(
     return read_caller(who)
 
 
-def _end_plainly(
+async def finish_plain(  # noqa: C901, PLR0912 - each coroutine in between costs at each step of a run
+    wires: Wires, call: Call, plan: Plan, waiter: Waiter | None, rest: Any
+) -> ToolExecutionResult:
+    """Take a call to its end that waits: for a slot, with its arguments as `rest`, or its tool."""
+    loop, _, pool, _, bus, plans, owner, _, runs, ending = wires
+    run: ToolTask = rest
+    if waiter is not None:
+        slot, task, waits = None, task_of(loop), owner.present.waits
+        now: Plan | Failure | None = plan
+        wait = Wait(owner.present, call, QUEUED, None, waiter.enqueued_at, task)
+        try:
+            wait.cancels = task.cancelling()
+            waits[call.call_id] = wait
+            if bus.has_subscribers:
+                ending.publish(call, _QUEUED)
+            await waiter.future
+            slot = waiter.slot
+            del waits[call.call_id]
+            if plans.get(call.tool_name) is not plan:
+                now = owner.recheck(call, rest)
+        except BaseException as error:
+            if slot is None:
+                owner.give_up(waiter)
+            if (now := owner.explain_wait(call, slot, wait, wait.leave(error))) is None:
+                raise
+        if now is plan:
+            call.held, call.lane = slot, waiter.lane
+        elif owner.settle_wait(call, slot, wait, now) is None:
+            return call.ended()
+        else:
+            plan, call.lane = call.plan or plan, waiter.lane
+    try:
+        if waiter is not None:
+            if bus.has_subscribers:
+                owner.announce_start(call, call.held)
+            until = call.held.acquired_at + plan.timeout
+            run = ToolTask(loop, until, runs, call, plan.direct, rest)
+            if plan.direct is None:
+                call.bind_run(run, plan)
+            run.start(task_of(loop))
+        if not run.is_done:
+            call.run = run
+            await run
+    except BaseException:
+        owner.end_broken(call, call.slot)
+        raise
+    if not run.is_troubled:
+        call.run = None  # the run knows its call: without a cycle both are freed at once
+        done = _end_plainly(wires, call, plan, run, call.lane)
+        if not isinstance(done, tuple):
+            return done
+    # Its work may go on without it.
+    pool.held.show(call.slot)
+    rest = owner.complete_call(call, plan, call.slot, run, is_lost=False)
+    result: ToolExecutionResult = await rest
+    return result
+
+
+def _end_plainly(  # noqa: C901 - as above
     wires: Wires, call: Call, plan: Plan, run: ToolTask, lane: Any
 ) -> ToolExecutionResult | Begun:
+    """Return the result of a call whose tool has ended, or what is left to be done."""
     _, clock, pool, queue, bus, _, owner, _, _, ending = wires
     try:
         ready = plan.ready(run.value)
     except BaseException:
         owner.end_broken(call, call.slot)
         raise
-    now = clock()
+    now, slot = clock(), call.held
     if (
         ready is None
         or ready[0] is not None
-        or call.held is not None
         or call.reports is not None
         or lane.is_gated
-        or queue.waiting
-        or pool.idle
         or now >= pool.look_at
+        or (slot is not None and _is_special(call, slot, pool))
         or (plan.has_secrets and bus.has_subscribers)
     ):
-        return call, plan, call.slot, run
+        return call, plan, None, run
     # The same as the controller's `release`, written out.
     bucket, weight = lane.bucket, plan.request.weight
     pool.used -= weight
     bucket.used = bucket_used = bucket.used - weight
     if bucket_used < 0:
         raise refusal.make_accounting_error(call.slot)
-    call.lane, seconds = None, now - call.began
+    if slot is None:
+        held = seconds = now - call.began
+    else:
+        seconds = now - slot.acquired_at
+        held = seconds - slot.counted
+        slot.state = RELEASED
+        if slot.is_listed:
+            pool.held.remove(slot)
+    call.lane = None
     pool.released += 1
-    pool.held_seconds += seconds
+    pool.held_seconds += held
+    if queue.waiting:
+        bucket.served.append(held)
+        pool.hand_over(lane, now)
+    if pool.idle:
+        pool.wake_idle()
     # The same as `CallEnding.succeed`, without what only other calls have.
     _, output, kept = ready
     packed, call_id, facts = call.params, call.call_id, plan.facts
@@ -207,16 +331,24 @@ def _end_plainly(
     tool, who = plan.tool, call.context
     caller = None if who is ANONYMOUS else _end_scoped(who, packed, output, kept)
     entry = PlainEntry(packed, kept, seconds, date, after, call_id, facts, tool, serial, caller)
+    # A copy that is changed costs half of a dict display.
+    metadata = facts.copy()
+    metadata["call_id"] = call_id
+    if slot is not None:
+        entry.queue_wait = metadata["queue_wait"] = slot.queue_wait
     if memory is None or len(packed) + len(kept) > SMALL:
         ending.append(entry.complete())
     else:
         # The same as the storage's `add`, written out.
         memory.added += 1
         memory.keep_small(entry)
-    # A copy that is changed costs half of a dict display.
-    metadata = facts.copy()
-    metadata["call_id"] = call_id
-    name = call.tool_name
     if bus.hears_end:
         bus.publish(make_end(entry, plan))
+    name = call.tool_name
     return ToolExecutionResult(True, name, output, None, None, [], seconds, date, metadata)
+
+
+def _is_special(call: Call, slot: ConcurrencySlot, pool: SlotPool) -> bool:
+    """Return True for a slot that others had meanwhile, or are to have in their own ways."""
+    has_called = call.inside is not None
+    return has_called or slot.state is not ACTIVE or slot.is_gated or pool.leases is not None

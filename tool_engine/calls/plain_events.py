@@ -80,9 +80,10 @@ def _make_time(event: PlainEvent) -> datetime:
 
 def _make_data(event: PlainEvent) -> dict[str, Any]:
     caller = event._caller or (None, ANONYMOUS.caller_type, *[None] * 4)  # noqa: SLF001 - the event's own
+    entry = event._entry  # noqa: SLF001 - the event's own
     return {
         "bucket": event._bucket,  # noqa: SLF001 - the event's own
-        "queue_wait": 0.0,
+        "queue_wait": 0.0 if entry is None else entry.queue_wait,
         "caller_id": caller[0],
         "caller_type": caller[1],
         "conversation_id": caller[2],
@@ -104,7 +105,7 @@ def _make_result(event: PlainEvent) -> ShownResult:
         [],
         entry.execution_time,
         entry.date,
-        entry.facts | {"call_id": entry.call_id},
+        entry.facts | {"call_id": entry.call_id, "queue_wait": entry.queue_wait},
     )
 
 

@@ -12,12 +12,15 @@ from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Any, Final
 
+import msgspec
+
 from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import LEASE_LOST, STOPPED, WITHDRAWN, task_of
 from tool_engine.calls.call import Call, name_call
 from tool_engine.calls.failure import Failure
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import Slot
+from tool_engine.model.settings.settable import settable
 
 ASKING: Final = "asking"
 QUEUED: Final = "queued"
@@ -141,32 +144,31 @@ class PresentCalls:
                 call.end_pause(LEASE_LOST)
 
 
-class Wait:
+@settable
+class Wait(msgspec.Struct, eq=False):
     """One wait of a call, which can be ended from outside: a context for the task that waits.
 
     Leaving it raises `StoppedError` where that ended it, and a cancellation by its caller as that.
-
-    Args:
-        present: Where the call is listed meanwhile.
-        call: The call.
-        state: What it waits for.
-        plan: What it waits for consent to; None: for none.
     """
 
-    __slots__ = ("_cancels", "_is_stopped", "_present", "_task", "began", "call", "plan", "state")
-
-    def __init__(self, present: PresentCalls, call: Call, state: str, plan: Any = None) -> None:
-        self._present = present
-        self.call = call
-        self.state = state
-        self.plan = plan
-        self._is_stopped = False
+    _present: PresentCalls
+    """Lists the call meanwhile."""
+    call: Call
+    state: str
+    """What it waits for."""
+    plan: Any = None
+    """What it waits for consent to; None: for none."""
+    began: float = 0.0
+    _task: Any = None
+    cancels: int = 0
+    """How often its task was cancelled before."""
+    _is_stopped: bool = False
 
     def __enter__(self) -> None:
         loop = asyncio.get_running_loop()
         self.began = loop.time()
-        self._task: Any = task_of(loop)
-        self._cancels = self._task.cancelling()
+        self._task = task_of(loop)
+        self.cancels = self._task.cancelling()
         self._present.waits[self.call.call_id] = self
 
     def __exit__(
@@ -175,12 +177,16 @@ class Wait:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if (found := self.leave(error)) is not error:
+            raise found from error
+
+    def leave(self, error: BaseException | None) -> Any:
+        """End with what the task sees; return a `StoppedError` in place of an end from outside."""
         self._present.waits.pop(self.call.call_id, None)
-        if not self._is_stopped:
-            return
-        is_only = self._task.uncancel() <= self._cancels
-        if is_only and kind in (None, asyncio.CancelledError):
-            raise StoppedError from error
+        if not self._is_stopped or self._task.uncancel() > self.cancels:
+            return error
+        is_all = error is None or isinstance(error, asyncio.CancelledError)
+        return StoppedError() if is_all else error
 
     def stop(self, reason: str | Failure | None) -> bool:
         """End the wait, and with it the call, unless `reason` is None; False: that was done."""

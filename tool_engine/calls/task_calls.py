@@ -76,7 +76,7 @@ class TaskCalls:
         pipeline, call, plan, slot = self._pipeline, begun.call, begun.plan, begun.slot
         try:
             if self._bus.has_subscribers:
-                pipeline._announce_start(call, slot)  # noqa: SLF001 - the pipeline's other half
+                pipeline.announce_start(call, slot)
             loop, deadline = pipeline._loop, call.deadline_from(slot.acquired_at)  # noqa: SLF001 - as above
             run = ToolTask(loop, deadline, self._runs, call, plan.direct, begun.arguments)
             if plan.direct is None:
@@ -117,7 +117,7 @@ class TaskCalls:
 
     def finish_call(self, begun: BegunCall) -> Coroutine[Any, Any, ToolExecutionResult]:
         """Take a call to its end, whose tool waits or has failed."""
-        made: Coroutine[Any, Any, ToolExecutionResult] = self._pipeline._complete_call(  # noqa: SLF001 - as above
+        made: Coroutine[Any, Any, ToolExecutionResult] = self._pipeline.complete_call(
             begun.call, begun.plan, begun.slot, begun.run
         )
         return made

@@ -46,7 +46,7 @@ CallerFacts: TypeAlias = tuple[str | None, str, str | None, str | None, str | No
 
 
 class PlainEntry(msgspec.Struct, gc=False):
-    """A call that succeeded at once, without special rules: a third of its `CallEntry`."""
+    """A call that succeeded without special rules: a third of its `CallEntry`."""
 
     params: bytes
     result: bytes
@@ -59,6 +59,7 @@ class PlainEntry(msgspec.Struct, gc=False):
     serial: int
     caller: CallerFacts | None = None
     """Who called; None: it came without a context."""
+    queue_wait: float = 0.0
 
     @property
     def record_id(self) -> str:
@@ -78,6 +79,7 @@ class PlainEntry(msgspec.Struct, gc=False):
             self.tool,
             self.serial,
             self.tool.concurrency.priority,
+            queue_wait=self.queue_wait,
         )
         if self.caller is not None:
             (

@@ -177,7 +177,7 @@ class ClusterController(ToolConcurrencyController):
         self._pool.look_at = now + _OFTEN
         if slot is not None:
             # A call that never waited is not listed, and may be what this process stood still in.
-            self._pool.show(slot)
+            self._pool.held.show(slot)
         self.member.look_at_clock()
 
 

@@ -164,7 +164,7 @@ class LeaseDesk:
 
     def list_slots(self) -> Iterator[ConcurrencySlot]:
         """Yield the slots that are listed, in no order."""
-        yield from self._pool.held
+        yield from self._pool.held.listed()
 
     def needs_of(self, waiter: Waiter) -> Needs:
         """Return what a call needs of other processes."""
@@ -393,7 +393,7 @@ class LeaseDesk:
     def lose_all(self) -> list[ConcurrencySlot]:
         """Take note that others may have all units; return the slots that use some."""
         lost: dict[Bucket, list[ConcurrencySlot]] = {}
-        for slot in self._pool.held:
+        for slot in self._pool.held.listed():
             lane: Lane = slot.lane
             lease: Lease | None = lane.bucket.lease
             keys = [key.resource for key in lane.keys if key.resource is not None]
