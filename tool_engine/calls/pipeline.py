@@ -477,6 +477,7 @@ class Pipeline:
         return True
 
     def announce_start(self, call: Call, slot: Slot) -> None:
+        """Publish that a call has its slot, which views show from here on."""
         if self._bus.has_subscribers:
             self._controller.watch(slot)
             self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)

@@ -16,7 +16,6 @@ from tool_engine.admission import refusal
 from tool_engine.admission.lines import Lane
 from tool_engine.admission.pool import SlotPool
 from tool_engine.admission.queue import Queue
-from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, RELEASED, ConcurrencySlot
 from tool_engine.admission.waiting import Waiter
 from tool_engine.backends.runs import Runs
@@ -97,30 +96,24 @@ def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a h
         plan, packed = plans.get(tool_name), pack_plain(params)
     except Exception:  # noqa: BLE001 - a foreign value may raise anything
         return None
-    if plan is None or not plan.is_plain or (arguments := plan.accept(params, packed)) is None:
-        return None
-    if bus.has_subscribers and plan.has_secrets:
+    if plan is None or not plan.is_plain or (bus.has_subscribers and plan.has_secrets):
         return None
     # The same as the controller's `admit_nowait`, written out.
-    request, began, number = plan.request, clock(), pool.acquired
-    lane, weight = request.spot, request.weight
-    if lane is None or lane.is_gated or lane.is_gone:
+    arguments, request, number = plan.accept(params, packed), plan.request, pool.acquired
+    lane, weight, began = request.spot, request.weight, clock()
+    if arguments is None or lane is None or lane.is_gated or lane.is_gone:
         return None
     bucket, call_id, direct = lane.bucket, name_call(prefix), plan.direct
     used, bucket_used = pool.used + weight, bucket.used + weight
     if queue.waiting or used > pool.room or bucket_used > bucket.most or began >= pool.look_at:
         if context is not None or (used <= pool.limit and bucket_used <= bucket.most):
             return None
-        waiter = _join_line(pool, lane, request, began, call_id, loop)
-        if waiter is None:
-            return None
         call = Call(owner, next_serial(), call_id, tool_name, packed, ANONYMOUS, plan)
-        return call, plan, waiter, arguments
-    timeout: float | None = plan.timeout
-    who = ANONYMOUS if context is None else context
-    if context is not None:
-        timeout = _begin_scoped(pool, plan, context, call_id, arguments)
-    if timeout is None:
+        return _join_line(wires, call, plan, lane, began, arguments)
+    who, timeout = context, plan.timeout
+    if who is None:
+        who = ANONYMOUS
+    elif (timeout := _begin_scoped(pool, plan, who, call_id, arguments)) is None:
         return None
     arrival, serial = number + queue.enqueued, next_serial()
     call = Call(owner, serial, call_id, tool_name, packed, who, plan, None, lane, arrival, began)
@@ -143,14 +136,10 @@ def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a h
 
 
 def _join_line(
-    pool: SlotPool,
-    lane: Lane,
-    request: AdmissionRequest,
-    now: float,
-    call_id: str,
-    loop: AbstractEventLoop,
-) -> Waiter | None:
+    wires: Wires, call: Call, plan: Plan, lane: Lane, now: float, arguments: dict[str, Any]
+) -> Begun | None:
     """Let a call stand in line for which there is no room; None: more rules are to be asked."""
+    loop, pool, request = wires[0], wires[2], plan.request
     queue, bucket, config = pool.queue, lane.bucket, pool.config
     timeout = config.queue_timeout if request.timeout is None else request.timeout
     if (
@@ -168,14 +157,14 @@ def _join_line(
         return None
     # The same as the controller's `_join_line`, without what was asked above.
     order, future = (0.0, pool.acquired + queue.enqueued, 0), loop.create_future()
-    waiter = Waiter(lane, request, 1, order, now, future, call_id, timeout, True, True)
+    waiter = Waiter(lane, request, 1, order, now, future, call.call_id, timeout, True, True)
     if lane.waiting:
         queue.join_behind(waiter, lane)
     else:
         pool.join(waiter)
     pool.note_peak()
     queue.set_deadline(waiter, timeout, now)
-    return waiter
+    return call, plan, waiter, arguments
 
 
 def _announce_start(bus: EventBus, owner: Any, call: Call, plan: Plan) -> None:
@@ -189,7 +178,7 @@ def _announce_start(bus: EventBus, owner: Any, call: Call, plan: Plan) -> None:
 
 def _begin_scoped(
     pool: SlotPool, plan: Plan, who: ToolExecutionContext, call_id: str, arguments: dict[str, Any]
-) -> float | None:
+) -> Any:
     """Begin a call that comes from a conversation, and has room.
 
     Returns:
@@ -280,7 +269,7 @@ async def finish_plain(  # noqa: C901, PLR0912 - each coroutine in between costs
     return result
 
 
-def _end_plainly(  # noqa: C901 - as above
+def _end_plainly(
     wires: Wires, call: Call, plan: Plan, run: ToolTask, lane: Any
 ) -> ToolExecutionResult | Begun:
     """Return the result of a call whose tool has ended, or what is left to be done."""
@@ -310,11 +299,7 @@ def _end_plainly(  # noqa: C901 - as above
     if slot is None:
         held = seconds = now - call.began
     else:
-        seconds = now - slot.acquired_at
-        held = seconds - slot.counted
-        slot.state = RELEASED
-        if slot.is_listed:
-            pool.held.remove(slot)
+        seconds, held = _give_back(pool, slot, now)
     call.lane = None
     pool.released += 1
     pool.held_seconds += held
@@ -328,10 +313,9 @@ def _end_plainly(  # noqa: C901 - as above
     packed, call_id, facts = call.params, call.call_id, plan.facts
     date = ending.date if now < ending.next_date else ending.read_date(now)
     after, serial, memory = now - ending.dated, call.serial, ending.memory
-    tool, who = plan.tool, call.context
+    name, tool, who = call.tool_name, plan.tool, call.context
     caller = None if who is ANONYMOUS else _end_scoped(who, packed, output, kept)
     entry = PlainEntry(packed, kept, seconds, date, after, call_id, facts, tool, serial, caller)
-    # A copy that is changed costs half of a dict display.
     metadata = facts.copy()
     metadata["call_id"] = call_id
     if slot is not None:
@@ -344,7 +328,6 @@ def _end_plainly(  # noqa: C901 - as above
         memory.keep_small(entry)
     if bus.hears_end:
         bus.publish(make_end(entry, plan))
-    name = call.tool_name
     return ToolExecutionResult(True, name, output, None, None, [], seconds, date, metadata)
 
 
@@ -352,3 +335,11 @@ def _is_special(call: Call, slot: ConcurrencySlot, pool: SlotPool) -> bool:
     """Return True for a slot that others had meanwhile, or are to have in their own ways."""
     has_called = call.inside is not None
     return has_called or slot.state is not ACTIVE or slot.is_gated or pool.leases is not None
+
+
+def _give_back(pool: SlotPool, slot: ConcurrencySlot, now: float) -> tuple[float, float]:
+    """Let go of a slot whose units are counted; return the seconds of its call, and of itself."""
+    slot.state, seconds = RELEASED, now - slot.acquired_at
+    if slot.is_listed:
+        pool.held.remove(slot)
+    return seconds, seconds - slot.counted
