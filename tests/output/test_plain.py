@@ -232,6 +232,7 @@ def fold(levels: int, width: int = 2) -> dict[str, Any]:
     return value
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "limits", [{}, {"result": {"max_items": 9}}, {"output": {"type": "object"}}]
 )

@@ -8,6 +8,7 @@ import pytest
 
 import tool_engine.catalog.definition.raw_schema  # noqa: F401 - imported before a loop runs
 from tests.calls.samples import bare
+from tests.effort import IS_WHOLE
 from tool_engine import (
     DefinitionError,
     Tool,
@@ -18,6 +19,7 @@ from tool_engine import (
     ToolParameter,
     ToolParameterValidator,
 )
+from tool_engine.validation import filling
 from tool_engine.validation.filling import MAX_FILLED
 
 NESTED = {"a": {"type": "integer", "default": 7}, "b": {"type": "integer"}}
@@ -179,8 +181,10 @@ ROWS = {"name": "rows", "type": "any", "description": "Rows", "required": True}
 
 
 @pytest.mark.parametrize("default", [1, [1, 2, 3], {"a": [{}, {}]}])
-def test_a_bound_for_what_is_filled_in(default: Any) -> None:
+def test_a_bound_for_what_is_filled_in(default: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time: a few bytes for each item do not become any number of values."""
+    most = MAX_FILLED if IS_WHOLE else 20_000
+    monkeypatch.setattr(filling, "MAX_FILLED", most)
     kind = {int: "integer", list: "array", dict: "object"}[type(default)]
     rows = {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}
     rows["items"]["properties"]["tags"] = {"type": kind, "default": default}  # type: ignore[index]
@@ -188,7 +192,7 @@ def test_a_bound_for_what_is_filled_in(default: Any) -> None:
     declared = ToolConfigLoader().from_mapping(found)
     each = 1 + {int: 0, list: 3, dict: 3}[type(default)]
     validate = ToolParameterValidator().validate
-    right = [{"n": 1}] * (MAX_FILLED // each)
+    right = [{"n": 1}] * (most // each)
     filled = validate(declared, {"rows": [dict(row) for row in right]}).validated_params["rows"]
     assert [filled[0], filled[-1]] == [{"n": 1, "tags": default}] * 2
     one_more = validate(declared, {"rows": [*right, {}, {}]})
