@@ -65,6 +65,18 @@ def test_a_tool_without_parameters() -> None:
     ]
 
 
+def test_a_tool_that_runs_only_as_a_task() -> None:
+    """Its step could never run, also where the workflow is a task itself."""
+    tool = make_workflow(step(), background="required")
+    (link,) = links(tool, make_tool("t", background="required"))
+    assert str(link) == (
+        "entry.steps[0].tool: 't' runs only as a task (background: required), and no step is one; "
+        "write background: allowed in it"
+    )
+    assert link.is_broken
+    assert links(tool, make_tool("t", background="allowed")) == []
+
+
 def test_a_tool_that_is_not_there() -> None:
     """D21: the nearest names are offered, never the workflow itself."""
     tool = make_workflow(step(tool="flaw"), {"id": "g", "parallel": [step("b", "zzz")]})

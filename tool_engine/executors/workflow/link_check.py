@@ -83,6 +83,9 @@ class WorkflowLinks:
             hint = f"; did you mean {' or '.join(map(repr, names))}?" if names else ""
             yield Link(f"{step.path}.tool", f"there is no tool {step.tool!r}{hint}", is_absent=True)
             return
+        if other.background == "required":
+            message = f"{other.name!r} runs only as a task (background: required), and no step is one"
+            yield Link(f"{step.path}.tool", f"{message}; write background: allowed in it")
         declared = {parameter.name: parameter for parameter in other.parameters}
         written: dict[str, Any] = {}
         for name, value in step.params.items():
