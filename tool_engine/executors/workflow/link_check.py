@@ -84,7 +84,9 @@ class WorkflowLinks:
             yield Link(f"{step.path}.tool", f"there is no tool {step.tool!r}{hint}", is_absent=True)
             return
         if other.background == "required":
-            message = f"{other.name!r} runs only as a task (background: required), and no step is one"
+            message = (
+                f"{other.name!r} runs only as a task (background: required), and no step is one"
+            )
             yield Link(f"{step.path}.tool", f"{message}; write background: allowed in it")
         declared = {parameter.name: parameter for parameter in other.parameters}
         written: dict[str, Any] = {}
