@@ -340,6 +340,18 @@ async def test_one_revision_has_one_set_of_limits(make: Make) -> None:
         first.controller.configure(with_cluster(first.controller.config, name="another"))
 
 
+async def test_a_lower_revision_changes_nothing(make: Make) -> None:
+    """The configuration shows what holds, and not what was asked for."""
+    engine = make(revision=3)
+    await engine.load()
+    older = with_cluster(engine.controller.config, revision=2, bucket_limits={"ai": 9})
+    engine.controller.configure(msgspec.structs.replace(older, max_concurrent=7))
+    config = engine.controller.config
+    assert config.max_concurrent == 7
+    assert config.cluster is not None
+    assert (config.cluster.revision, config.cluster.bucket_limits) == (3, {"ai": 2})
+
+
 async def test_a_database_that_is_not_there(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_controller, "_PATIENCE", 0.5)
     nowhere = "postgresql://someone:secret-word@127.0.0.1:1/none"

@@ -181,18 +181,26 @@ def make_no_room_error(
 ) -> AdmissionError:
     """No slot is free, and the strategy is not to wait."""
     bucket = lane.bucket
-    limit = max_concurrent if bucket.limit is None else bucket.limit
+    limit, is_shared = max_concurrent if bucket.limit is None else bucket.limit, False
+    if bucket.lease is not None and bucket.lease.is_shared:
+        limit, is_shared = bucket.lease.shared_limit, True
     keys = "".join(
-        f", {each.used} of {each.limit} for {name_key(each.name)}"
+        f", {_count_used(each.used, each.limit, is_shared=each.resource is not None)} for "
+        f"{name_key(each.name)}"
         for each in lane.keys
         if each.limit is not None
     )
+    in_use = _count_used(bucket.used, limit, is_shared=is_shared)
     return SlotRejectedError(
-        f"no slot is free in bucket {bucket.name!r} ({bucket.used} of {limit} in use, "
+        f"no slot is free in bucket {bucket.name!r} ({in_use} in use, "
         f"{used} of {max_concurrent} in all{keys}) and the strategy is 'reject'; try again later, "
         "raise the limit, or use the strategy 'fifo' to wait",
         retry_after=wait,
     )
+
+
+def _count_used(used: int, limit: int, *, is_shared: bool) -> str:
+    return f"{used} here of {limit} of all processes" if is_shared else f"{used} of {limit}"
 
 
 def make_full_error(

@@ -128,6 +128,8 @@ class ClusterController(ToolConcurrencyController):
     def configure(self, config: ConcurrencyConfig) -> None:
         """Apply another configuration; limits of the cluster with a higher revision, everywhere.
 
+        Those with a lower revision change nothing: `config` has what holds in the cluster.
+
         Raises:
             ConfigurationError: It is another cluster, or its limits contradict those that it has.
         """
@@ -141,6 +143,7 @@ class ClusterController(ToolConcurrencyController):
                 )
             self.member.configure(limits_of(config, then))
         super().configure(config)
+        self._adopt_limits(self.member.limits)  # those with a higher revision hold here, too
 
     def _adopt_limits(self, limits: ClusterLimits) -> None:
         """Go by limits that another process has brought."""
