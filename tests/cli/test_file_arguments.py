@@ -113,6 +113,7 @@ def check(ended: Ended, file: str) -> None:
     assert any(mark in told for mark in ("; ", ": ", " with ")), told
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("argument", READ)
 def test_what_is_read(place: Path, command: Command, argument: str, file: str) -> None:

@@ -155,6 +155,7 @@ def place(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.thinned(2)
 async def test_deny(world: World) -> None:
     """DESIGN 2.8: what a conversation forbids, no tool does for it in another engine."""
     world.register()
@@ -165,6 +166,7 @@ async def test_deny(world: World) -> None:
     assert {each.error_type for each in records} == {"execution_rejected"}
 
 
+@pytest.mark.thinned(2)
 async def test_deny_of_all(world: World) -> None:
     """DESIGN 2.8: so does what is said of no tool in particular."""
     world.register()
@@ -174,6 +176,7 @@ async def test_deny_of_all(world: World) -> None:
     assert world.sent == []
 
 
+@pytest.mark.thinned(2)
 async def test_accepts(world: World) -> None:
     """S20: what came from a web page gets to no tool of another engine that does not accept it."""
     world.register(accepts=["user"])
@@ -185,6 +188,7 @@ async def test_accepts(world: World) -> None:
     assert {each.error_type for each in records} == {"execution_rejected"}
 
 
+@pytest.mark.thinned(2)
 async def test_consent(world: World) -> None:
     """S31: each call is asked about that the conversation asks about, whatever engine has it."""
     asked: list[str] = []

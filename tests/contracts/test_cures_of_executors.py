@@ -224,10 +224,10 @@ async def test_handler_in_a_process_that_is_slow(tools: Path, hands: Callable[..
         try:
             assert await run("0", BOUND) == "0"
             with pytest.raises(TimeoutError) as raised:
-                await run("2", 1.0)
+                await run("1.2", 0.6)
             check(SLOW, raised.value)
             assert await run("0", 5.0) == "0"
-            assert await run("2", BOUND) == "2"
+            assert await run("1.2", BOUND) == "1.2"
         finally:
             await executor.close()
 

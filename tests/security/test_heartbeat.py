@@ -215,6 +215,7 @@ async def test_the_heart_beats_on_while(engine: ToolEngine, attack: str) -> None
     await assert_beats_on(call)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("reply", REPLIES)
 @pytest.mark.parametrize("protocol", ["openai", "function_call"])
 async def test_the_heart_beats_on_while_a_reply_is_read(
