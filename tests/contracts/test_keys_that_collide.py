@@ -21,7 +21,7 @@ from tool_engine import (
 )
 from tool_engine.cli.console import json_text
 from tool_engine.knowledge.snapshot import keep_beginning, restore_value, take_snapshot
-from tool_engine.model.json.output import copy_plain, to_text
+from tool_engine.model.json.returned_value import copy_plain, to_text
 from tool_engine.protocols.registry import PROTOCOLS
 from tool_engine.redaction import redact
 from tool_engine.session.reading.compression import compressed_args

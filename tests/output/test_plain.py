@@ -29,7 +29,7 @@ import pytest
 from tests.calls.samples import bare
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext, ToolExecutionResult
 from tool_engine.errors import ToolExecutionError
-from tool_engine.model.json.output import to_json
+from tool_engine.model.json.returned_value import to_json
 from tool_engine.output import to_text
 from tool_engine.output.plain import LONG, may_take_long, plain_output
 

@@ -33,7 +33,7 @@ from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.executors.calculator import calculate
 from tool_engine.executors.sql.rows import _make_distinct
 from tool_engine.knowledge.snapshot import restore_value, shorten_snapshot, take_snapshot
-from tool_engine.model.json.output import as_output, to_text
+from tool_engine.model.json.returned_value import as_output, to_text
 from tool_engine.model.json.weighing import measure_packed
 from tool_engine.output.shaping import is_quick
 from tool_engine.protocols import get_protocol

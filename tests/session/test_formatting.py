@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.effort import IS_WHOLE
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json import weighing
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.protocols.result_content import text_of
 from tool_engine.session import formatting
 from tool_engine.session.formatting import data_of, default_text, short_text, text_in_pieces

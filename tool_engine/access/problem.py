@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.json.output import to_json
+from tool_engine.model.json.returned_value import to_json
 from tool_engine.redaction import shorten_words
 
 MEDIA_TYPE: Final = "application/problem+json"

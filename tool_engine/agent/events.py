@@ -11,7 +11,7 @@ from tool_engine.agent.answer import AgentAnswer, hide_secrets
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.redaction import HIDDEN, OwnSecrets, redact, redact_text

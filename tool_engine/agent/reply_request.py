@@ -15,7 +15,7 @@ from tool_engine.interfaces import ChatModel, ReplyDecoder
 from tool_engine.logger import get_logger
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.pace import Pace
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.model.tool import Tool

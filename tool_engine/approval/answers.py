@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from tool_engine.errors import ApprovalError, ConfigurationError
 from tool_engine.interfaces import Approver
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
-from tool_engine.model.json.output import safe_repr
+from tool_engine.model.json.returned_value import safe_repr
 
 Answer: TypeAlias = ApprovalDecision | bool | str | None
 """A decision; True or False; the reason of a refusal; None: no answer now."""

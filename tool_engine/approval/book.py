@@ -25,7 +25,7 @@ from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, is_pla
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.json.output import safe_repr
+from tool_engine.model.json.returned_value import safe_repr
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets, secrets_asked, secrets_of, words_of

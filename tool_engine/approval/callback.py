@@ -9,7 +9,7 @@ from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.checks.known_fields import KnownArguments
-from tool_engine.model.json.output import safe_repr
+from tool_engine.model.json.returned_value import safe_repr
 
 
 class CallbackApprover(KnownArguments):

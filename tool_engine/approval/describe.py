@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from tool_engine.model.approval import ApprovalRequest
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.redaction import OwnSecrets
 from tool_engine.visible import cut_middle, escape_hidden
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.visible import is_deceptive, without_unseen
 
 _WILD: Final = re.compile(r"[*?]|\[!?\]?[^\]]*\]")

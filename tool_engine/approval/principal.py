@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.json.output import safe_repr
+from tool_engine.model.json.returned_value import safe_repr
 from tool_engine.model.tool import Tool
 
 _PARTS: Final = ("conversation_agent", "tool_sub_agent", "workflow_node")

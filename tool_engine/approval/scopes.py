@@ -107,14 +107,14 @@ class NarrowedScope:
         find: Any = getattr(self.parts[-1], "shown_tool", None)
         return tool if find is None else find(tool)
 
-    def refusal_of_result(self, record: ToolCallRecord, tool: Tool | None) -> Refusal | None:
+    def refusal_of_result(self, record: ToolCallRecord) -> Refusal | None:
         """Return why the result of a call may not be read, or None."""
         refusal = Refusal(ErrorType.RESULT_REJECTED.value, "no conversation here has made the call")
         for part in reversed(self.parts):
             find: Any = getattr(part, "refusal_of_result", None)
             if find is None:
                 continue
-            said: Refusal | None = find(record, tool)
+            said: Refusal | None = find(record)
             if said is None:
                 # All learn where the content came from.
                 self.labels.update(getattr(part, "labels", _NONE))

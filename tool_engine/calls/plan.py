@@ -17,7 +17,7 @@ from tool_engine.knowledge.entry import secret_names
 from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, keep_beginning, pack_plain, take_snapshot
 from tool_engine.model.call import ToolExecutionContext, ValidationError, ValidationResult
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.json.output import PLAIN, as_output, has_writable_digits
+from tool_engine.model.json.returned_value import PLAIN, as_output, has_writable_digits
 from tool_engine.model.json.weighing import measure_packed
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.settings.concurrency import CollisionPolicy

@@ -20,9 +20,9 @@ from tool_engine.errors import ConfigurationError, DefinitionError
 from tool_engine.interfaces import CatalogSource, ListedTool, ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.unawaited import is_async
-from tool_engine.model.json.output import safe_repr
 from tool_engine.model.json.plain import copy_json
 from tool_engine.model.json.references import Steps, copy_schemas, split_pointer, write_pointer
+from tool_engine.model.json.returned_value import safe_repr
 from tool_engine.model.tool import Tool
 
 _Moves = dict[tuple[str, ...], tuple[str, ...]]

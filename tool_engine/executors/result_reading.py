@@ -73,10 +73,9 @@ class ResultReadExecutor:
 
     async def _check_shown(self, record: ToolCallRecord, context: ToolExecutionContext) -> None:
         """Raise `ToolExecutionError` if a result was, or may be, withheld from the model."""
-        tool = None if self._find_tool is None else self._find_tool(record.tool_name)
         judge = getattr(context.scope, "refusal_of_result", None)
         if judge is not None:
-            refusal = judge(record, tool)
+            refusal = judge(record)
             if refusal is not None:
                 raise ToolExecutionError(refusal.error, is_final=True)
             return

@@ -23,7 +23,7 @@ from tool_engine.model.content.pieces import (
     ResourceLink,
     TextContent,
 )
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.output.plain import plain_output
 
 _ANY: Final = "application/octet-stream"

@@ -18,8 +18,8 @@ from tool_engine.knowledge.past_calls import AGENT_CALLER
 from tool_engine.model.call import ToolCall, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.context_check import check_context
-from tool_engine.model.json.output import safe_repr
 from tool_engine.model.json.plain import copy_json
+from tool_engine.model.json.returned_value import safe_repr
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.call_runner import CallRunner

@@ -14,7 +14,7 @@ from tool_engine.interfaces.source import Source
 from tool_engine.mcp_server.listing import Listing
 from tool_engine.mcp_server.long_answers import write_long
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.permission import ResultPolicy
 
 _URI: Final = re.compile(r"tool-engine://results/([A-Za-z0-9._-]{1,128})/([A-Za-z0-9_-]{22})")

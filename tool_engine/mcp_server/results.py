@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.content.blocks import find_structured
-from tool_engine.model.json.output import copy_plain
+from tool_engine.model.json.returned_value import copy_plain
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.result_content import (
     parts_of,

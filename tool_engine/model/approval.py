@@ -12,7 +12,7 @@ import msgspec
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.output import copy_plain, safe_repr
+from tool_engine.model.json.returned_value import copy_plain, safe_repr
 
 if TYPE_CHECKING:
     from tool_engine.model.tool import Tool

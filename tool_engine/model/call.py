@@ -15,7 +15,7 @@ from tool_engine.model.checks.bounds import check_caller
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT, deep_copy_of, pickled_parts
 from tool_engine.model.json.data import Data, fields_as_json
-from tool_engine.model.json.output import copy_plain, describe_result
+from tool_engine.model.json.returned_value import copy_plain, describe_result
 from tool_engine.model.outcome import Outcome, outcome_of
 from tool_engine.model.progress import REPORTED, Reported, ToolLogLine, ToolProgress, check_listener
 

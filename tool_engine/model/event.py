@@ -13,7 +13,7 @@ import msgspec
 
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.data import Data, redact_json
-from tool_engine.model.json.output import shorten_repr
+from tool_engine.model.json.returned_value import shorten_repr
 from tool_engine.model.tool import Tool
 
 

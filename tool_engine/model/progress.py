@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.output import safe_repr
+from tool_engine.model.json.returned_value import safe_repr
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 MOST_READ: Final = 4_096

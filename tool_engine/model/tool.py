@@ -16,7 +16,7 @@ from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data, redact_json
-from tool_engine.model.json.output import copy_plain
+from tool_engine.model.json.returned_value import copy_plain
 from tool_engine.model.json.secret_schema import (
     UNNAMED,
     is_write_only,

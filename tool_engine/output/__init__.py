@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tool_engine.model.json.output import as_output, to_text
+from tool_engine.model.json.returned_value import as_output, to_text
 
 __all__ = ["as_output", "to_text"]

@@ -13,7 +13,7 @@ from json.encoder import encode_basestring
 from typing import Any, Final
 
 from tool_engine.model.json.free_key import free_key, text_key
-from tool_engine.model.json.output import as_output, safe_repr, stand_in
+from tool_engine.model.json.returned_value import as_output, safe_repr, stand_in
 from tool_engine.model.result import CutStrategy, ResultLimits
 
 MAX_DEPTH: Final = 64

@@ -24,7 +24,7 @@ import msgspec
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.content.blocks import lay_out
 from tool_engine.model.content.pieces import Content
-from tool_engine.model.json.output import (
+from tool_engine.model.json.returned_value import (
     as_output,
     fields_of,
     has_writable_digits,

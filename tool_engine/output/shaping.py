@@ -12,7 +12,7 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.content.blocks import lay_out
-from tool_engine.model.json.output import as_output, has_own_form
+from tool_engine.model.json.returned_value import as_output, has_own_form
 from tool_engine.model.result import MOST_KEPT, ResultLimits
 from tool_engine.model.tool import Tool
 from tool_engine.output.cutting import cut_output

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from tool_engine.model.json.copying import refuse_copying
-from tool_engine.model.json.output import safe_repr
+from tool_engine.model.json.returned_value import safe_repr
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.chunks import ChunkReader, dump_object, read_field
 from tool_engine.protocols.reply_builder import Ending, ReplyBuilder

@@ -21,7 +21,7 @@ from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols.arguments.coercion import coerce
 from tool_engine.protocols.call_runner import CallRunner

@@ -19,7 +19,7 @@ from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.context_check import check_context
-from tool_engine.model.json.output import safe_repr
+from tool_engine.model.json.returned_value import safe_repr
 from tool_engine.model.progress import ToolProgress, check_listener
 from tool_engine.model.tool import Tool
 

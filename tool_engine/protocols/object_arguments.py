@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tool_engine.model.json.output import stand_in, to_text
 from tool_engine.model.json.plain import Unreadable, name_of
+from tool_engine.model.json.returned_value import stand_in, to_text
 from tool_engine.protocols.arguments.json_tokens import MAX_DEPTH
 from tool_engine.protocols.chunks import AmbiguousObject, dump_object, join_surrogates
 from tool_engine.protocols.reply_builder import CallInProgress, ReplyBuilder

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, Final
 
 from tool_engine.model.call import ToolCall
-from tool_engine.model.json.output import safe_repr, to_text
+from tool_engine.model.json.returned_value import safe_repr, to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.protocols.arguments.argument_text import ReadArguments, read_arguments
 from tool_engine.protocols.chunks import join_surrogates
@@ -292,7 +292,7 @@ class ReplyBuilder:
 
     def _report_end(self, call: CallInProgress) -> list[StreamEvent]:
         read = call.read = self._read_arguments(call)
-        events = self._report_id(call, read)
+        events = self._report_id(call)
         if call.is_repeated:
             return events
         kind, error = self._find_fault(call, read, is_cut=read.is_truncated or call.is_cut)
@@ -311,7 +311,7 @@ class ReplyBuilder:
 
     def _build_call(self, call: CallInProgress) -> ToolCall | None:
         read = call.read = call.read or self._read_arguments(call)
-        self._report_id(call, read)
+        self._report_id(call)
         if call.is_repeated:
             return None
         is_cut = read.is_truncated or self._is_cut(call, read)
@@ -344,7 +344,7 @@ class ReplyBuilder:
             return True
         return isinstance(wire_id, str) and self._id_form.fullmatch(wire_id) is not None
 
-    def _report_id(self, call: CallInProgress, read: ReadArguments) -> list[StreamEvent]:
+    def _report_id(self, call: CallInProgress) -> list[StreamEvent]:
         """Report a repeated id once: a call sent again, or two calls.
 
         Running twice a call that was meant once is the costly mistake; under one id, with one name

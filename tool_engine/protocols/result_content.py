@@ -12,7 +12,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.content.pieces import Content, TextContent
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.outcome import ErrorType, Outcome
 from tool_engine.model.permission import RESULTS_INSIDE, ResultPolicy
 from tool_engine.model.tool import Tool

@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 
 from tool_engine.model.json.free_key import free_key
-from tool_engine.model.json.output import stand_in, to_text
+from tool_engine.model.json.returned_value import stand_in, to_text
 from tool_engine.model.tool import values_under
 from tool_engine.redaction.known import FEW, GRAM, LONGEST_CODED, grams_in, secret_forms
 from tool_engine.redaction.spelling import Span, find_spelled, spans_of

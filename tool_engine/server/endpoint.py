@@ -27,7 +27,7 @@ from tool_engine.errors import (
     TooManyTasksError,
 )
 from tool_engine.logger import get_logger
-from tool_engine.model.json.output import to_json
+from tool_engine.model.json.returned_value import to_json
 from tool_engine.redaction import trace_of
 from tool_engine.server.operation import Asked, EventSource, Operation, Reply
 from tool_engine.server.reading import decode_body, read_query

@@ -12,7 +12,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.json.output import to_json
+from tool_engine.model.json.returned_value import to_json
 from tool_engine.model.json.weighing import pack_small
 from tool_engine.model.task import TaskState
 

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from tool_engine.engine import ToolEngine
 from tool_engine.model.json.data import fields_as_json
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.session import LONGEST_SESSION_ID, SessionInfo
 from tool_engine.model.tool import Tool
 from tool_engine.server.endpoint import Sized

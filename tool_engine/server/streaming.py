@@ -10,7 +10,7 @@ import msgspec
 
 from tool_engine.events.stream import EventStream
 from tool_engine.model.event import ToolEngineEvent
-from tool_engine.model.json.output import to_json
+from tool_engine.model.json.returned_value import to_json
 
 Write = Callable[[bytes], Awaitable[None]]
 _HEARTBEAT: Final = 15.0

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.content.blocks import read_content, write_text
-from tool_engine.model.json.output import stand_in, to_text
 from tool_engine.model.json.plain import write_short
+from tool_engine.model.json.returned_value import stand_in, to_text
 from tool_engine.model.json.weighing import PIECE, is_written_at_once, write_in_pieces
 
 LIMIT: Final = "limit"

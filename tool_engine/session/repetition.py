@@ -16,7 +16,7 @@ import msgspec
 
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.field_types import convert_value
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 
 _VOLATILE: Final = re.compile(
     r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"

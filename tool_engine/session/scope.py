@@ -576,7 +576,7 @@ class SessionScope:
     def shown_tool(self, tool: Tool) -> Tool | None:
         return self.parts.showing.find_tool(tool)
 
-    def refusal_of_result(self, record: ToolCallRecord, tool: Tool | None) -> Refusal | None:
+    def refusal_of_result(self, record: ToolCallRecord) -> Refusal | None:
         """Return why a result may not be read, or add its labels."""
         found = self.parts.showing.find_labels(record)
         if isinstance(found, Refusal):

@@ -9,8 +9,8 @@ from tool_engine.approval.answers import check_approver
 from tool_engine.errors import ConfigurationError, SessionError
 from tool_engine.interfaces import SessionStorage, Source, ToolSource
 from tool_engine.interfaces.failing_storage import ask_storage, raise_failure
-from tool_engine.model.json.output import safe_repr
 from tool_engine.model.json.plain import name_of
+from tool_engine.model.json.returned_value import safe_repr
 from tool_engine.model.session import revision_of
 from tool_engine.sources.foreign import check_source
 

@@ -17,7 +17,7 @@ import msgspec
 
 from tool_engine.access.principal import Principal
 from tool_engine.access.problem import Problem, ProblemDetails
-from tool_engine.model.json.output import to_json
+from tool_engine.model.json.returned_value import to_json
 
 _KIND: Final = "urn:tool-engine:"
 _UNREAD: Final = 64

@@ -14,7 +14,7 @@ from tool_engine.approval.gate import gate_of_engine
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.json.output import as_output, to_text
+from tool_engine.model.json.returned_value import as_output, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.testing.comparison import find_differences, json_line
 from tool_engine.testing.report import CaseReport, CaseStatus

@@ -15,7 +15,7 @@ import msgspec
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ValidationError
 from tool_engine.model.content.blocks import find_structured
-from tool_engine.model.json.output import copy_plain
+from tool_engine.model.json.returned_value import copy_plain
 from tool_engine.validation.breaches import find_breaches
 from tool_engine.validation.effort import find_errors
 from tool_engine.validation.findings import Findings

@@ -16,7 +16,7 @@ from tests.contracts.doors.wire import PATIENCE, Wire
 from tool_engine import Tool, ToolExecutionContext, ToolExecutionError
 from tool_engine.backends import LocalBackend
 from tool_engine.interfaces import ExecutionBackend, ToolExecutor
-from tool_engine.model.json.output import as_output
+from tool_engine.model.json.returned_value import as_output
 
 __all__ = ["FarBackend"]
 

@@ -18,7 +18,7 @@ import pytest
 from tests.calls.test_in_threads import until
 from tests.executors.python.test_in_engine import Write, engine_of
 from tool_engine import ToolEngine, ToolExecutionResult
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 
 BOUND = 120.0
 """Seconds: to start a worker that imports pydantic takes one, and many on a busy machine."""

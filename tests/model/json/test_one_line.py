@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tool_engine import ToolConfigLoader, ToolEngineEvent, ToolEngineEventType, ToolExecutionResult
-from tool_engine.model.json.output import shorten_repr
+from tool_engine.model.json.returned_value import shorten_repr
 
 LARGE = {"rows": [{"text": "x\n" * 5_000, "n": list(range(1_000))}] * 100, "b": {"c": {"d": {}}}}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.effort import share_of
 from tool_engine.model.json import weighing
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.json.weighing import PIECE, measure_packed, write_in_pieces
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.effort import share_of
 from tool_engine.errors import VariableError
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.session.variables import references
 from tool_engine.session.variables import store as variables
 from tool_engine.session.variables.references import expand_references, write_reference

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.effort import share_of
 from tool_engine.errors import ConfigurationError, VariableError
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copy_value
 
 

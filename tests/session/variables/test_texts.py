@@ -16,7 +16,7 @@ from tool_engine import ToolEngine
 from tool_engine.catalog.definition.building import tool_of_mapping
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json import weighing
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.session import formatting
 from tool_engine.session.session import ToolSession
 from tool_engine.session.variables import store as variables

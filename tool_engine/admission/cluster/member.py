@@ -217,7 +217,7 @@ class ClusterMember:
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
             elif isinstance(effect, Start):
-                self._start_call(effect, now)
+                self._start_call(effect)
             elif isinstance(effect, Wait):
                 waiter = self._waiters.get(effect.number)
                 if waiter is not None:
@@ -244,7 +244,7 @@ class ClusterMember:
         elif isinstance(effect, Refuse):
             self._take_refusal(ConfigurationError(effect.reason), is_final=effect.is_final)
 
-    def _start_call(self, effect: Start, now: float) -> None:
+    def _start_call(self, effect: Start) -> None:
         number, holder = effect.number, self._holder
         waiter, call = self._waiters.get(number), holder.running.get(number)
         if waiter is None or call is None:

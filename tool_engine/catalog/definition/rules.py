@@ -61,7 +61,7 @@ def check_value(
         _check_bounds(rules, faults)
         _check_enum(spec.get("type"), rules, faults)
         _check_pattern(rules, faults, workload)
-        _check_nested(rules, spec, faults, is_sound=is_sound, workload=workload)
+        _check_nested(rules, faults, is_sound=is_sound, workload=workload)
     if "schema" in spec:
         _check_raw(spec, rules, path, faults, workload)
     if "schema" in spec and is_sound and len(faults) == before:
@@ -169,7 +169,6 @@ def _check_pattern(rules: _Rules, faults: list[Fault], workload: Workload) -> No
 
 def _check_nested(
     rules: _Rules,
-    spec: Mapping[str, Any],
     faults: list[Fault],
     *,
     is_sound: bool,

@@ -387,9 +387,7 @@ class Connection:
         was_open = False
         try:
             async with asyncio.timeout(settings.connect_timeout) as bound:
-                async with peers.open_peer(
-                    settings, self._secrets, self.refresh, self._options
-                ) as peer:
+                async with peers.open_peer(settings, self.refresh, self._options) as peer:
                     watching = asyncio.ensure_future(peer.watch(self.refresh))
                     try:
                         # First it listens, so that no change is missed between list and listening.

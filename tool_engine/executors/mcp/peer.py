@@ -61,7 +61,6 @@ from tool_engine.executors.mcp.in_memory import call_directly
 from tool_engine.executors.mcp.invalid import NO_MESSAGE, describe_invalid
 from tool_engine.executors.mcp.link import TOOLS_AT_ONCE, Link, WatchedTransport
 from tool_engine.executors.mcp.stdio import StdioTransport
-from tool_engine.executors.secrets import SecretScope
 from tool_engine.model.json.plain import copy_json
 from tool_engine.redaction import words_of
 
@@ -336,7 +335,6 @@ class _WireResult:
 @asynccontextmanager
 async def open_peer(
     settings: Any,
-    secrets: SecretScope,
     on_change: Callable[[], None],
     options: Mapping[str, Any],
 ) -> AsyncIterator[Peer]:
@@ -344,7 +342,6 @@ async def open_peer(
 
     Args:
         settings: The `MCPServerSettings`, with their secrets put in.
-        secrets: Hides them.
         on_change: Called when the server says that its tools have changed.
         options: `server`: one of this process; `auth`: an `httpx2.Auth`; `callbacks`: those of the
             SDK's client, by their names there; `on_reach`: called when its address has taken a

@@ -267,7 +267,7 @@ def _encode_value(number: int, value: Any) -> tuple[Any, bytes]:
         except TypeError:
             # Loaded by name: a handler that returns JSON must not pay for it.
             value = importlib.import_module("tool_engine.output.plain").plain_output(value)
-            stand_in = importlib.import_module("tool_engine.model.json.output").stand_in
+            stand_in = importlib.import_module("tool_engine.model.json.returned_value").stand_in
         except ValueError:
             # Of a number with too many digits it says what to return; else this says nothing.
             importlib.import_module("tool_engine.output.plain").plain_output(value)

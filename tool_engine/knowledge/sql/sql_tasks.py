@@ -29,7 +29,7 @@ from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.json.halves import escape_halves
-from tool_engine.model.json.output import copy_plain
+from tool_engine.model.json.returned_value import copy_plain
 from tool_engine.model.record import CallEntry
 from tool_engine.model.task import QUEUED, KeptTask, TaskState, fields_of
 from tool_engine.redaction import redact

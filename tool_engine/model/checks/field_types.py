@@ -12,7 +12,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.data import public_fields
-from tool_engine.model.json.output import safe_repr
+from tool_engine.model.json.returned_value import safe_repr
 
 _Made = TypeVar("_Made")
 _UNKNOWN = re.compile(r"unknown field `(.*?)`(?: - at `)?([^`]*)`?$", re.DOTALL)

@@ -21,7 +21,7 @@ from tool_engine.model.content.pieces import (
     ResourceLink,
     TextContent,
 )
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 
 _BESIDE: Final = frozenset(("content", "structuredContent", "isError", "_meta", "resultType"))
 """The keys of a result of MCP."""

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from tool_engine.model.json.output import copy_plain
+from tool_engine.model.json.returned_value import copy_plain
 
 
 class Data:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.chunk_decoder import ChunkDecoder
 from tool_engine.protocols.gemini.gemini_reader import GeminiReader, Payload, camel_keys, get_field

@@ -13,7 +13,7 @@ from typing import Any, Final
 from tool_engine.interfaces import ReplyDecoder
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.checks.bounds import check_choice
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.chunks import split_chunks

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tool_engine.model.call import ToolCall, ToolExecutionResult
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.arguments.argument_text import read_arguments
 from tool_engine.protocols.object_arguments import make_sendable

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.json.output import safe_repr
+from tool_engine.model.json.returned_value import safe_repr
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.chunk_decoder import EventDecoder, read_usage
 from tool_engine.protocols.chunks import read_field

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.json.output import PLAIN, safe_repr
 from tool_engine.model.json.references import (
     DEFINITIONS,
     HOLD_LIST,
@@ -21,6 +20,7 @@ from tool_engine.model.json.references import (
     HOLD_ONE,
     resolve_pointer,
 )
+from tool_engine.model.json.returned_value import PLAIN, safe_repr
 from tool_engine.protocols.schemas.rewrites import REWRITES, unite_properties
 from tool_engine.protocols.schemas.schema_words import append_words, say_rule
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.checks.setting_kinds import check_switch
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.result_content import request_ids, text_of

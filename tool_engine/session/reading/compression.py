@@ -14,7 +14,7 @@ from typing import Any, Final
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.json.free_key import free_key, text_key
-from tool_engine.model.json.output import safe_repr, to_text
+from tool_engine.model.json.returned_value import safe_repr, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.graphemes import cluster_start
 from tool_engine.redaction import HIDDEN, OwnSecrets, secrets_if_known

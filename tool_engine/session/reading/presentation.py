@@ -24,7 +24,7 @@ from tool_engine.model.checks.unawaited import is_unawaited
 from tool_engine.model.content.blocks import read_content
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.output import safe_repr, shorten_repr, to_text
+from tool_engine.model.json.returned_value import safe_repr, shorten_repr, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.redaction import OwnSecrets, secrets_if_known, secrets_of, words_of

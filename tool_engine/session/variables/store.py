@@ -19,7 +19,7 @@ from tool_engine.model.checks.known_fields import KnownArguments, KnownFields
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.json.data import Data
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.session.variables.texts import LARGE, KeptTexts, keep_in_pieces, without_halves
 

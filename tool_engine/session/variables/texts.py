@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from tool_engine.model.json.output import to_text
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.model.json.weighing import PIECE, Weights, packed_size
 from tool_engine.session.formatting import text_in_pieces, write_part

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.model.json.output import as_output, to_text
+from tool_engine.model.json.returned_value import as_output, to_text
 
 
 class Point(msgspec.Struct):
