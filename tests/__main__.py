@@ -292,15 +292,15 @@ async def run_all(
     """Runs the parts, some at a time; prints how many tests passed."""
     began = time.monotonic()
     turn, waiting = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(WAITING_AT_ONCE)
-    to_wait = {number for number, part in enumerate(parts) if part.waits}
+    to_begin = {number for number, part in enumerate(parts) if part.waits}
 
     async def run_in_turn(number: int, part: Part) -> Ended:
         async with waiting if part.waits else turn:
+            to_begin.discard(number)
             own = {"COVERAGE_FILE": f"{environment['COVERAGE_FILE']}.{number}"}
             ended = await run_part(part, words, {**environment, **own}, server)
-        to_wait.discard(number)
-        if part.waits and not to_wait:
-            turn.release()  # one more beside those that compute
+        if part.waits and not to_begin:
+            turn.release()  # one that computes takes its place
         return ended
 
     ended = await asyncio.gather(*(run_in_turn(*each) for each in enumerate(parts)))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests import __main__ as whole_run
 from tests import warm
 from tests.__main__ import (
+    AT_ONCE,
     IN_MEMORY,
     NOT_QUICK,
     OTHERS,
     OWN_RAY,
     PARTS,
     TESTS,
+    WAITING_AT_ONCE,
+    Ended,
     Part,
     is_quick,
     list_test_files,
@@ -78,3 +83,26 @@ async def test_what_is_late_runs_again_alone(
     assert f"\n===== {total}" in said
     assert said.count("-- late: ") == 2
     assert said.count("\nFAILED ") == code
+
+
+async def test_as_many_run_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that wait so many at once, and others in their places when none is left."""
+    running: list[str] = []
+    seen: list[tuple[int, int]] = []
+
+    async def run(part: Part, *_more: object) -> Ended:
+        running.append(part.name)
+        waits = running.count("waits")
+        seen.append((waits, len(running) - waits))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        running.remove(part.name)
+        return Ended(0, "1 passed")
+
+    monkeypatch.setattr(whole_run, "run_part", run)
+    parts = [Part("waits", [], waits=True)] * 4 + [Part("computes", [])] * 30
+    assert await run_all(parts, [], {"COVERAGE_FILE": ""}) == 0
+    assert max(waits for waits, _ in seen) == WAITING_AT_ONCE
+    assert max(computes for waits, computes in seen if waits == WAITING_AT_ONCE) == AT_ONCE
+    assert max(map(sum, seen)) == AT_ONCE + WAITING_AT_ONCE
+    assert max(computes for waits, computes in seen if not waits) == AT_ONCE + WAITING_AT_ONCE
