@@ -75,6 +75,8 @@ PANES: Final = (
     ("/sessions", "Sessions", "operate"),
 )
 """Where the menu leads, what it says, and the scope that each takes."""
+_OF_ALL_TOOLS: Final = frozenset(("/sessions",))
+"""What one that may not use all tools is refused."""
 _CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -353,7 +355,11 @@ class Studio:
             "theme": visit.theme,
             "path": visit.path,
             "place": visit.place,
-            "panes": [(path, name) for path, name, scope in PANES if may(scope)],
+            "panes": [
+                (path, name)
+                for path, name, scope in PANES
+                if may(scope) and (visit.principal.may_use_all or path not in _OF_ALL_TOOLS)
+            ],
             **page.values,
         }
         return render_page(page.template, values)
