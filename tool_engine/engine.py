@@ -353,7 +353,7 @@ class ToolEngine(
 
     async def _close_parts(self) -> None:
         # By name: what only a closing engine needs.
-        closing = import_module("tool_engine.calls.engine_calls")
+        closing = import_module("tool_engine.calls.closing")
         async with contextlib.AsyncExitStack() as stack:
             # The last to be entered is the first to be left; one failure never stops the rest.
             for close in (self.store.close, self._bus.log.close, self._bus.close):
