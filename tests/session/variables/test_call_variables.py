@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from copy import deepcopy
-from datetime import UTC, date, datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import msgspec
@@ -45,8 +45,18 @@ _SHORT_VALUES = st.one_of(
     st.text(max_size=20), st.integers(), st.floats(), st.booleans(), st.none(), st.just("\ud800")
 )
 _KEYS = st.sampled_from(["a", "b", "api_key", "\x00é"])
+_NOT_IN_JSON = st.one_of(
+    st.dates(),
+    st.datetimes(timezones=st.sampled_from([None, UTC])),
+    st.times(),
+    st.timedeltas(),
+    st.uuids(),
+    st.decimals(),
+    st.binary(max_size=5),
+    st.frozensets(st.integers(), max_size=3),
+)
 _NESTED = st.recursive(
-    _SHORT_VALUES,
+    st.one_of(_SHORT_VALUES, _NOT_IN_JSON),
     lambda inside: st.one_of(
         st.lists(inside, max_size=3),
         st.tuples(inside),
@@ -193,7 +203,7 @@ def test_a_size_that_is_known_is_not_measured_again() -> None:
     assert pack_call(make_tool(), {}, result, lambda output: 40_000) is None
     packed = pack_call(make_tool(), {}, result, lambda output: 10)
     assert packed is not None
-    assert packed.most_returned == 80
+    assert packed.most_returned == 8 * len(msgspec.msgpack.encode(result.output))
     assert pack_call(make_tool(), {}, result, lambda output: None) is not None
 
 
@@ -206,7 +216,6 @@ def test_what_takes_long_or_is_secret_is_kept_at_once() -> None:
     for tool, params in (
         (make_tool(), {"a": "x" * 40_000}),
         (make_tool(), {"a": [Word("x")]}),
-        (make_tool(), {"a": [date(2026, 1, 31)]}),
         (make_tool(), {"a": unfold(60)}),
         (secret, {"key": "k"}),
     ):

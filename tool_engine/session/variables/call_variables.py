@@ -42,6 +42,7 @@ _EACH_BY_ITSELF: Final = 2
 _FROM_NOWHERE: Final = frozenset({UNKNOWN})
 _OF_MODEL: Final = frozenset({"model"})
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
+_pack: Final = msgspec.msgpack.Encoder().encode
 _INSTANT: Final = timedelta(microseconds=1)
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_./-]")
 _DEEPEST: Final = 64
@@ -82,8 +83,9 @@ def _make_name(tool_name: str) -> str:
 class PackedCall(msgspec.Struct, frozen=True, eq=False):
     """A call's arguments and output, as they were when it ended."""
 
-    data: bytes | tuple[bytes, str | int]
-    """Both by `marshal`; or the arguments as MessagePack, and a text or number that came of it."""
+    data: bytes | tuple[bytes, str | int | bytes | None]
+    """Both by `marshal`; or the arguments as MessagePack, and a text or number that came of it, or
+    the output in the same form; None: there is none."""
     most_sent: int
     """The most characters that the text of the arguments may have."""
     most_returned: int
@@ -149,18 +151,19 @@ def pack_call(
         most = _LONGEST_BYTE * len(data)
         return PackedCall(data, most, most) if len(data) <= _MOST else None
     # One list that stands in a thousand places is long when it is written, and short here.
-    returned = None if output is None or find_size is None else find_size(output)
-    if returned is None:
-        returned = _measure_size(output)
-    sent = _measure_size(params) if returned <= _MOST else 0
-    if sent + returned > _MOST:
+    size = None if output is None or find_size is None else find_size(output)
+    if size is not None and size > _MOST:
         return None
-    try:
-        # It refuses what would read back as something else, in the same pass.
-        data = marshal.dumps(both)
-    except ValueError:
+    # What reads back as something else, such as a set as a list, has the same text in JSON.
+    returned = None
+    if output is not None:
+        returned = pack_small(output, _MOST) if size is None else _pack_whole(output)
+    sent = pack_small(params, _MOST)
+    if sent is None or (returned is None and output is not None):
         return None
-    return PackedCall(data, _LONGEST_BYTE * sent, _LONGEST_BYTE * returned)
+    most_sent, most_returned = _LONGEST_BYTE * len(sent), _LONGEST_BYTE * len(returned or b"")
+    is_small = most_sent + most_returned <= LARGE
+    return PackedCall((sent, returned), most_sent, most_returned) if is_small else None
 
 
 def share_packed(sent: bytes, value: str | int, text: str) -> PackedCall | None:
@@ -177,19 +180,24 @@ def share_packed(sent: bytes, value: str | int, text: str) -> PackedCall | None:
     return PackedCall((sent, value), most_sent, most_returned)
 
 
-def _measure_size(value: dict[str, Any] | None) -> int:
-    """Return the bytes of a value as MessagePack; more than `_MOST` where it has no such form."""
-    if not value:
-        return 1
-    packed = pack_small(value, _MOST)
-    return _MOST + 1 if packed is None else len(packed)
+def _pack_whole(value: dict[str, Any]) -> bytes | None:
+    """Return a value that is known to be small as MessagePack; None: it has no such form."""
+    try:
+        return _pack(value)
+    except Exception:  # noqa: BLE001 - a foreign value may raise anything
+        return None
 
 
 def _read_back(
-    data: bytes | tuple[bytes, str | int],
+    data: bytes | tuple[bytes, str | int | bytes | None],
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     if isinstance(data, tuple):
-        return msgspec.msgpack.decode(data[0]), {"result": data[1]}
+        sent, returned = msgspec.msgpack.decode(data[0]), data[1]
+        if returned is None:
+            return sent, None
+        if isinstance(returned, bytes):
+            return sent, msgspec.msgpack.decode(returned)
+        return sent, {"result": returned}
     read: tuple[dict[str, Any], dict[str, Any] | None]
     read = marshal.loads(data)  # noqa: S302 - of bytes that were made here, in this process
     return read
