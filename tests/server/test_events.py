@@ -209,7 +209,14 @@ async def test_filters(olga: Client, ann: Client) -> None:
         await ann.call("add", a=1, b=2)
         await ann.call("note", text="x")
         assert (await reader.next())[2]["tool_name"] == "note"
-    assert (await olga.get("/v1/events?types=exploded")).status == 409
+    for said, words in (
+        ("types=exploded", "unknown event type 'exploded'; known: "),
+        ("types=execution_complete", "; did you mean 'execution_completed'?"),
+        ("types=", "unknown event type ''"),
+    ):
+        answer = await olga.get(f"/v1/events?{said}")
+        assert (answer.status, answer.kind) == (400, "invalid-request")
+        assert words in answer.json["detail"]
 
 
 async def test_a_silent_stream(olga: Client, monkeypatch: pytest.MonkeyPatch) -> None:

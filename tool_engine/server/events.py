@@ -11,7 +11,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tool_engine.access.problem import Problem
-from tool_engine.errors import EventsExpiredError
+from tool_engine.errors import ConfigurationError, EventsExpiredError
 from tool_engine.events.event_filter import WantedEvents
 from tool_engine.events.missed import MOST_PLACES, Gap, MissedEvents
 from tool_engine.events.stream import EventStream
@@ -86,7 +86,10 @@ async def stream_events(asked: Asked) -> Any:
     missed, is_ours = await _find_missed(asked, place)
     types = None if query.types is None else query.types.split(",")
     said = (types, query.tool_name, query.call_id, query.conversation_id)
-    reader = _Reader(asked, said, missed, is_returning=place is not None)
+    try:
+        reader = _Reader(asked, said, missed, is_returning=place is not None)
+    except ConfigurationError as error:
+        raise make_invalid(str(error)) from error
     return Reply(stream=partial(reader.write_all, is_whole=is_ours))
 
 
