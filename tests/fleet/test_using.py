@@ -112,6 +112,24 @@ async def test_a_tool_that_waits_for_resources_of_idle_workers(handlers: Path) -
         assert result.is_success, result.error
 
 
+async def test_a_deadline_before_a_call_has_begun(handlers: Path) -> None:
+    """It says what the call waited for: the fleet to be joined, then a worker."""
+    async with asyncio.timeout(BOUND), fleet_engine(handlers) as bench:
+        bench.add_tool("nap", max_workers=1)
+        result = await bench.call("nap", "0", seconds=0.05)
+        assert result.error_type == "timeout"
+        assert "had not begun, for the fleet 'auto' was still being joined" in str(result.error)
+        assert "engine.fleet.join()" in str(result.error)
+        assert (await bench.call("nap", "0")).is_success
+        taken = asyncio.create_task(bench.call("nap", "3"))
+        await asyncio.sleep(0)
+        result = await bench.call("nap", "0", seconds=0.2)
+        assert str(result.error).endswith("it had not begun: it waited for a worker of the fleet")
+        assert (await taken).is_success
+        result = await bench.call("nap", "3", seconds=0.5)
+        assert "had not begun" not in str(result.error)
+
+
 async def test_variables_of_the_runtime(bench: Bench) -> None:
     """`runtime` reaches the handler; a secret in it is refused when the tool is loaded."""
     bench.add_tool("path", runtime={"env_vars": {"GREETING": "hello"}})

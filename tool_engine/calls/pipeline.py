@@ -107,7 +107,7 @@ class Pipeline:
         self._flights = Flights(ending, self.present)
         self._overdue = OverdueWork(controller, lost_after)
         self.leader_of, self.explain_lost = self._flights.leader_of, self._overdue.explain_lost
-        self.explain_place = planner.explain_place
+        self.explain_place, self._explain_start = planner.explain_place, planner.explain_start
         self.home: object = engine
         self.consents = Consents(ending, scope, self.present, engine)
         self._is_closed = False
@@ -505,6 +505,8 @@ class Pipeline:
             call.break_off(ends_helpers=not run.is_timed_out)
         outcome = False if failure.error_type in _FAULTS else None
         if failure.error_type == "timeout":
+            if run.is_timed_out and (words := self._explain_start(call.call_id)):
+                failure = failure._replace(error=f"{failure.error}; {words}")
             self._controller.note_overload(slot)
             self._controller.count_timeout()
         if run.is_detached:

@@ -109,6 +109,7 @@ class Planner:
         self._validator = validator
         self._registry = registry
         self.explain_place = registry.places.explain_call
+        self.explain_start = registry.places.explain_start
         self._local = local
         self._backend = backend
         self._config = config

@@ -44,8 +44,15 @@ class Places:
 
     def explain_call(self, call_id: str) -> str:
         """Say where a call is that runs at one of them; empty: there is nothing to say."""
+        return self._ask_each("explain", call_id)
+
+    def explain_start(self, call_id: str) -> str:
+        """Say why a call has not begun whose time is up; empty: it has, or is not known."""
+        return self._ask_each("explain_start", call_id)
+
+    def _ask_each(self, name: str, call_id: str) -> str:
         for each in self._made.values():
-            explain: Callable[[str], str] | None = getattr(each, "explain", None)
+            explain: Callable[[str], str] | None = getattr(each, name, None)
             # Those that run calls on this machine have nothing to say.
             if explain is not None and (words := explain(call_id)):
                 return words

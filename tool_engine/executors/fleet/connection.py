@@ -97,6 +97,8 @@ class WorkerOwner(Protocol):
         """Hear that there is no such worker any more; another one would end alike if `is_final`."""
 
 
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a message raises that is no JSON, no text, or nested too deeply."""
 _read_said: Final = msgspec.json.Decoder(Said).decode
 _read_answers: Final = msgspec.json.Decoder(list[Answer]).decode
 _read_raws: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -220,10 +222,7 @@ class FleetConnection:
 
     def _hear_driver(self, message: bytes) -> None:
         if message.startswith(BUNDLE):
-            worker, _, bundle = read_bundle(message)
-            if (owner := self.owners.get(worker)) is not None:
-                for each in split_messages(bundle):
-                    owner.take(_decode_answers(each))
+            self._hear_worker(*read_bundle(message))
             return
         said = _read_said(message)
         owner = self.owners.get(said.worker)
@@ -242,6 +241,18 @@ class FleetConnection:
         elif said.lost is not None:
             del self.owners[said.worker]
             self._lose_owners([owner], said.lost, said.is_final, _SECONDS_TO_CLEAN)
+
+    def _hear_worker(self, worker: int, _: int, bundle: bytes) -> None:
+        owner = self.owners.get(worker)
+        if owner is None:
+            return
+        try:
+            for each in split_messages(bundle):
+                owner.take(_decode_answers(each))
+        except _UNREADABLE as error:  # to which of its calls that belongs is not known either
+            self.end_worker(worker)
+            words = f"what it answered cannot be read: {error}"
+            self._lose_owners([owner], words, False, _SECONDS_TO_CLEAN)
 
     def _lose_owners(
         self, owners: list[WorkerOwner], words: str, is_final: bool, seconds: float
@@ -310,14 +321,14 @@ class FleetConnection:
 def _decode_answers(message: bytes) -> list[Answer]:
     try:
         return _read_answers(message)
-    except (msgspec.DecodeError, RecursionError):
+    except _UNREADABLE:
         return [_decode_answer(bytes(each)) for each in _read_raws(message)]
 
 
 def _decode_answer(message: bytes) -> Answer:
     try:
         return _read_answer(message)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         fault = Fault("FleetError", f"its answer cannot be read: {error}", "execution")
         return Answer(_read_number(message).id, error=fault)
 

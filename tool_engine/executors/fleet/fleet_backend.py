@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -24,6 +25,9 @@ from tool_engine.model.tool import Tool
 from tool_engine.model.trace import trace_headers
 
 _CLOSED: Final = "the engine was closed"
+_WAITED: Final = "it had not begun: it waited for a worker of the fleet"
+_MOST_UNBEGUN: Final = 1000
+"""Calls of which it is kept for a moment why they had not begun."""
 
 
 class FleetBackend(ExecutionBackend):
@@ -42,6 +46,10 @@ class FleetBackend(ExecutionBackend):
         self.connection = FleetConnection(address)
         self._lines: dict[str, tuple[Tool, str | None, Line]] = {}
         self._old: list[tuple[Tool, Line]] = []
+        self._joining: set[str] = set()
+        """Calls that wait until the fleet is joined."""
+        self._unbegun: deque[tuple[str, str]] = deque(maxlen=_MOST_UNBEGUN)
+        """Calls that were cancelled before they had begun, and why they had not."""
         self._is_closed = False
         self._making = asyncio.Lock()
         """Held while a line is made: the calls that come meanwhile wait for the same one."""
@@ -72,6 +80,8 @@ class FleetBackend(ExecutionBackend):
 
     def explain(self, call_id: str) -> str:
         """Say on which node a call is, or how many wait before it."""
+        if call_id in self._joining:
+            return f"it waits until the fleet {self.connection.address!r} is joined"
         for line in self.list_lines():
             ids = [call.context.call_id for call in line.waiting]
             if call_id in ids:
@@ -85,6 +95,10 @@ class FleetBackend(ExecutionBackend):
                     ready = worker.ready
                     return f"on the node {ready.node}, in the worker {ready.pid}" if ready else ""
         return ""
+
+    def explain_start(self, call_id: str) -> str:
+        """Say why a call had not begun when it was cancelled; empty: it had, or is not known."""
+        return dict(self._unbegun).get(call_id, "")
 
     async def execute(
         self,
@@ -106,7 +120,7 @@ class FleetBackend(ExecutionBackend):
             raise ToolExecutionError(_CLOSED)
         call = FleetCall(params, context, trace_headers())
         if not self.connection.is_joined:
-            await self.connection.join()
+            await self._join_for(context.call_id or "")
         while (line := self._find_line(tool)) is None:
             async with self._making:
                 if self._find_line(tool) is None:
@@ -116,10 +130,27 @@ class FleetBackend(ExecutionBackend):
             return await call.ended
         except asyncio.CancelledError:
             if not call.is_over:
+                if call in line.waiting:
+                    self._unbegun.append((context.call_id or "", _WAITED))
                 call.go_on()
                 line.withdraw(call)
                 await _outlast_call(call)
             raise
+
+    async def _join_for(self, call_id: str) -> None:
+        self._joining.add(call_id)
+        try:
+            await self.connection.join()
+        except asyncio.CancelledError:
+            words = (
+                f"it had not begun, for the fleet {self.connection.address!r} was still being "
+                "joined, which takes seconds; join it before the first call with "
+                "engine.fleet.join()"
+            )
+            self._unbegun.append((call_id, words))
+            raise
+        finally:
+            self._joining.discard(call_id)
 
     async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - as the interface has it
         """End all workers, whatever they do."""

@@ -213,7 +213,7 @@ class FleetHost:
         try:
             messages = _read_raws(message) if message.startswith(b"[") else [message]
             read = [(_read_message(each), bytes(each)) for each in messages]
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             read = [(_Message(0), b"")]
         for each, data in read:
             if each.id not in self._running:
