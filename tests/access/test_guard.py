@@ -13,7 +13,7 @@ import pytest
 from tests.access.conftest import JSON, TOKEN, head, speak, status_of
 from tests.server.conftest import Service, served, write_tokens
 from tool_engine import ConfigurationError, ToolEngine
-from tool_engine.access import listening
+from tool_engine.access import client_connection
 from tool_engine.access.guard import Guard
 from tool_engine.access.principal import SCOPES, Principal
 from tool_engine.server import create_app
@@ -200,7 +200,7 @@ async def test_a_head_that_never_comes_whole(
     engine: ToolEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection that sends no request is closed; one that has sent one is not."""
-    monkeypatch.setattr(listening, "_HEAD_LIMIT", 0.2)
+    monkeypatch.setattr(client_connection, "_HEAD_LIMIT", 0.2)
     tokens = write_tokens(tmp_path / "tokens.json")
     app = await asyncio.to_thread(create_app, engine, auth=str(tokens))
     async with served(app) as service:
