@@ -107,7 +107,7 @@ def test_the_faults_are_limited() -> None:
 
 @pytest.mark.parametrize(
     ("key", "meant"),
-    [("params", "parameters"), ("TAGS", "tags"), ("retries", "retry"), ("zzz", "")],
+    [("params", "parameters"), ("TAGS", "tags"), ("rpm", "rate"), ("zzz", "")],
 )
 def test_the_key_that_was_meant(key: str, meant: str) -> None:
     """K3: the nearest known word is offered, habits of other formats included."""

@@ -30,6 +30,8 @@ class Fault(NamedTuple):
     cure: str = ""
     key: str = ""
     """The key that an unknown one means, or that is missing here."""
+    place: Path = ()
+    """Where an unknown key belongs, if that is sure."""
     rule: Path = ()
     """Where `definition.schema.json` says what is right here; empty if it does not say it."""
 

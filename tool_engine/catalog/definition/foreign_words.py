@@ -33,6 +33,15 @@ _OTHER_NAMES: Final = {
     "params": "parameters",
     "executor": "handler",
 }
+_OTHER_PLACES: Final = {
+    **dict.fromkeys(("retries", "max_retries", "max_attempts"), "attempts"),
+    **dict.fromkeys(("rate_limit", "ratelimit", "requests_per_minute", "rpm"), "rate"),
+    **dict.fromkeys(("uri", "endpoint", "base_url"), "url"),
+    **dict.fromkeys(("command", "cmd"), "argv"),
+    **dict.fromkeys(("executor", "function", "func", "callable"), "handler"),
+    "body": "json",
+}
+"""Words of other formats -> the key that says it here, perhaps in another mapping."""
 _HANDLERS: Final = {
     **dict.fromkeys(("sql", "database", "sqlite", "postgres", "postgresql"), "sql_query"),
     **dict.fromkeys(("command", "cmd", "exec", "process", "program", "cli"), "run_command"),
@@ -62,8 +71,13 @@ _WORDS: Final = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y
 
 def meant_key(key: str, known: Iterable[str]) -> str:
     listed = list(known)
-    habit = _OTHER_NAMES.get(key, "")
-    return habit if habit in listed else find_nearest(key, listed)
+    habits = _OTHER_NAMES.get(key, ""), placed_key(key)
+    return next((habit for habit in habits if habit in listed), "") or find_nearest(key, listed)
+
+
+def placed_key(key: str) -> str:
+    """Return the key that a word means which stands in the wrong mapping."""
+    return _OTHER_PLACES.get(key, key)
 
 
 def meant_type(value: str) -> str:

@@ -79,6 +79,8 @@ class _MendedCopy:
         self._find_faults = find_faults
         self._names: dict[Path, str] = {}
         """The renamed keys, as they are written."""
+        self._moved: dict[Path, Path] = {}
+        """Where a key stands now -> where it is written."""
         self._made: set[Path] = set()
         """The places of which it is not known what will stand there."""
         self._shortened: set[Path] = set()
@@ -130,6 +132,8 @@ class _MendedCopy:
             self._value = {"kind": "group", **self._value}
         elif fault.at_key and fault.key and fault.key not in holder:
             self._rename_key(path, fault.key)
+        elif fault.place and self._value_at(fault.place) is None:
+            self._move_key(path, fault.place)
         elif fault.at_key:
             self._doubt_words(holder.pop(path[-1]))
             self._shortened.add(path[:-1])
@@ -163,6 +167,18 @@ class _MendedCopy:
         holder.clear()
         holder.update(written)
         self._names[(*path[:-1], name)] = str(path[-1])
+
+    def _move_key(self, path: Path, place: Path) -> None:
+        value = self._value_at(path[:-1]).pop(path[-1])
+        self._shortened.add(path[:-1])
+        holder = self._value
+        for end, part in enumerate(place[:-1], 1):
+            if not isinstance(holder.get(part), dict):
+                holder[part] = {}
+                self._shortened.add(place[:end])
+            holder = holder[part]
+        holder[place[-1]] = value
+        self._moved[place] = path
 
     def _doubt_parameter(self, path: Path) -> None:
         """Note that a parameter is not known, or not its name."""
@@ -260,6 +276,9 @@ class _MendedCopy:
         return any(path[:end] in self._made for end in range(1, len(path) + 1))
 
     def _path_as_written(self, path: Path) -> Path:
+        for end in range(len(path), 0, -1):
+            if (written := self._moved.get(path[:end])) is not None:
+                return (*written, *path[end:])
         steps = ((path[: end + 1], part) for end, part in enumerate(path))
         return tuple(self._names.get(place, part) for place, part in steps)
 

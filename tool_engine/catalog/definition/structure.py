@@ -26,6 +26,7 @@ from tool_engine.catalog.definition.foreign_words import (
     list_cure,
     meant_key,
     meant_type,
+    placed_key,
     schema_cure,
 )
 from tool_engine.catalog.definition.keywords import KEYWORDS
@@ -143,6 +144,13 @@ def _unknown_keys(
             message = f"{key} is a key of groups"
             yield Fault((key,), message, at_key=True, cure=cure, key="kind")
             continue
+        # What is a key elsewhere was meant more likely than one that is written alike.
+        if key not in near and (places := _find_places(key, path, definition)):
+            cure = " or ".join(map(_show_place, places))
+            place = places[0] if len(places) == 1 else ()
+            message = f"unknown key {key!r}"
+            yield Fault((*path, key), message, at_key=True, cure=cure, place=place)
+            continue
         yield Fault(
             (*path, key),
             f"unknown key {key[:80]!r}",
@@ -153,6 +161,59 @@ def _unknown_keys(
             cure="" if near else listing,
             key=near,
         )
+
+
+def _find_places(key: str, path: Path, definition: Any) -> list[Path]:
+    """Return where in the definition of a tool a key belongs that is unknown at `path`."""
+    is_tool = definition.get("kind", "tool") == "tool"
+    if not is_tool or not all(isinstance(part, str) for part in path):
+        return []
+    holder = definition
+    for part in path:
+        holder = holder[part]
+    # A mapping is no setting of one mapping that stands in another's place under another name.
+    meant = key if isinstance(holder[key], dict | list) else placed_key(key)
+    known = _list_places().get(meant, ())
+    free = [place for place in known if place[:-1] != path and not _is_given(place, definition)]
+    # Further inside it says less of the tool.
+    return [place for place in free if len(place) == min(map(len, free))]
+
+
+def _is_given(place: Path, definition: Any) -> bool:
+    value = definition
+    for part in place:
+        if not isinstance(value, dict) or part not in value:
+            return False
+        value = value[part]
+    return True
+
+
+@cache
+def _list_places() -> dict[str, list[Path]]:
+    """Return the keys of the mappings of a tool's definition -> where they may stand."""
+    places: dict[str, list[Path]] = {}
+    _note_places(schema_at(("$defs", "tool")), (), places)
+    return places
+
+
+def _note_places(schema: Any, path: Path, places: dict[str, list[Path]]) -> None:
+    if "$ref" in schema:
+        schema = schema_at(schema["$ref"].split("/")[1:])
+    for key, value in schema.get("properties", {}).items():
+        places.setdefault(key, []).append((*path, key))
+        _note_places(value, (*path, key), places)
+    for each in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        _note_places(each, path, places)
+
+
+def _show_place(place: Path) -> str:
+    *outer, key = place
+    if not outer:
+        return f"move it to the top of the definition, as `{key}: ...`"
+    written = f"{{{key}: ...}}"
+    for each in reversed(outer[1:]):
+        written = f"{{{each}: {written}}}"
+    return f"write it in {outer[0]}, as in `{outer[0]}: {written}`"
 
 
 def _missing_key(path: Path, error: jsonschema_rs.ValidationError) -> Fault:

@@ -1,0 +1,73 @@
+"""What is said of a key that is right in another mapping of the definition?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tool_engine.catalog.definition.building import tool_of_mapping
+from tool_engine.errors import DefinitionError, DefinitionProblem
+
+
+def problems_of(definition: dict[str, Any]) -> list[DefinitionProblem]:
+    with pytest.raises(DefinitionError) as raised:
+        tool_of_mapping(definition, "t.yaml")
+    return list(raised.value.problems)
+
+
+HTTP: dict[str, Any] = {"url": "http://x.org", "entry": {"type": "http"}}
+HANDLER: dict[str, Any] = {"handler": "echo", "entry": {"type": "builtin"}}
+RETRY: dict[str, Any] = {"effect": "read", "retry": {"attempts": 2, "key": "tool"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "path", "cure"),
+    [
+        ({"bucket": "web"}, "bucket", "`concurrency: {bucket: ...}`"),
+        (HTTP, "url", "`entry: {request: {url: ...}}`"),
+        (HANDLER, "handler", "`entry: {handler: ...}`"),
+        (RETRY, "retry.key", "`concurrency: {key: ...}`"),
+        ({"retries": 3, "effect": "read"}, "retries", "`retry: {attempts: ...}`"),
+        ({"select": "a"}, "select", "`result: {select: ...}`"),
+        ({"entry": {"type": "http", "method": "GET"}}, "entry.method", "{request: {method: "),
+        ({"entry": {"type": "http", "timeout": 3}}, "entry.timeout", "to the top of"),
+    ],
+)
+def test_a_key_in_the_wrong_mapping(more: dict[str, Any], path: str, cure: str) -> None:
+    """K3: it is said where it belongs, and how that is written."""
+    (problem,) = problems_of({"name": "t", "description": "d", **more})
+    assert problem.path == path
+    assert f"unknown key {path.rpartition('.')[2]!r}" in problem.message
+    assert cure in problem.cure
+
+
+@pytest.mark.parametrize(
+    ("more", "nearest"),
+    [
+        (
+            {"retries": {"attempts": 3}, "effect": "read"},
+            "retry",
+        ),  # the mapping itself, under another name
+        ({"concurrency": {"timeout": 3}}, "queue_timeout"),
+        (
+            {"effect": "read", "timeout": 3, "retry": {"attempts": 2, "timeout": 3}},
+            "",
+        ),  # is given where it belongs
+    ],
+)
+def test_a_key_that_is_better_renamed(more: dict[str, Any], nearest: str) -> None:
+    (problem,) = problems_of({"name": "t", "description": "d", **more})
+    assert (problem.nearest, "write it in" in problem.message) == (nearest, False)
+
+
+def test_what_stands_in_the_wrong_mapping_is_judged() -> None:
+    """K3: under its own rules, at the place where it is written, and at once."""
+    entry = {"type": "http", "method": "GOT", "request": {"url": "http://x.org"}}
+    found = problems_of({"name": "t", "description": "d", "weight": "many", "entry": entry})
+    assert {(each.path, each.nearest, each.expected[:7]) for each in found} == {
+        ("weight", "", ""),
+        ("weight", "", "a whole"),
+        ("entry.method", "", ""),
+        ("entry.method", "GET", "one of "),
+    }
