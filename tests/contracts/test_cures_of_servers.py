@@ -30,7 +30,11 @@ OF_CALL, OF_IMPORT = (f"cli/mcp/{word}_word.py: {LISTED}" for word in ("call", "
 ANEW = "executors/mcp/mcp_source.py: make another MCPSource of source.settings"
 START = "executors/mcp/http.py: start it, or correct its url"
 RAISE = "executors/mcp/connection.py: raise its connect_timeout if it takes longer to start"
-TRIED = {START, RAISE}
+OF_TOOLS = (
+    "executors/mcp/mcp_source.py: write definition={…: ...}, or tools={NAME: {…: ...}} for "
+    "single ones"
+)
+TRIED = {START, RAISE, OF_TOOLS}
 TRIED |= {OF_CALL, OF_IMPORT, ANOTHER, ANEW, REMOVE, NAME_IT, SET_IT, SAME}
 SHOUT = {
     "name": "shout",
@@ -76,6 +80,22 @@ async def test_a_source_of_another_engine(tmp_path: Path) -> None:
         await second.add_source(MCPSource(source.settings))
         for engine in (first, second):
             assert (await engine.execute("echo", {"text": "hi"})).is_success
+
+
+@pytest.mark.parametrize(
+    "right", [{"definition": {"timeout": 7.0}}, {"tools": {"echo": {"timeout": 7.0}}}]
+)
+async def test_what_is_about_tools(tmp_path: Path, right: dict[str, Any]) -> None:
+    """It holds for each of them, or for the one that is named."""
+    (tmp_path / "tools").mkdir()
+    program = entry()
+    reached: Any = {"command": [program["command"], *program["args"]], "env": program["env"]}
+    with pytest.raises(ConfigurationError) as raised:
+        MCPSource("one", **reached, timeout=7.0)
+    assert names_cure(OF_TOOLS, str(raised.value)), raised.value
+    async with engine_of(tmp_path, {}) as engine:
+        await engine.add_source(MCPSource("one", **reached, **right))
+        assert engine.index.get_or_raise("echo").timeout == 7.0
 
 
 async def test_servers_that_are_not_there(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from mcp import Client
+from mcp.server import MCPServer as SDKServer
 from mcp.shared.exceptions import MCPError
 
 from tests.mcp_server.conftest import ERAS, Connect, text_of
 from tests.mcp_server.test_transports import words_of
 from tests.mcp_servers.programs import parameters
-from tool_engine import ToolEngine
+from tool_engine import MCPSource, ToolEngine
 from tool_engine.mcp_server import MCPServer, ToolSelection
 
 LONG = "word " * 1_000
@@ -62,6 +63,44 @@ async def test_a_cut_result_has_a_link_to_the_whole(
     assert numbers.mime_type == "application/json"
     assert json.loads(numbers.text) == {"rows": list(range(1_000))}
     assert links_of(short) == links_of(letters) == []
+
+
+async def test_clients_take_what_is_left_of_what_was_declared(
+    engine: ToolEngine, connect: Connect
+) -> None:
+    """They hold results against what a tool declares, and a part of it is no longer so."""
+    limited: dict[str, Any] = {
+        "description": "Gives much.",
+        "parameters": [],
+        "entry": {"type": "custom"},
+        "result": {"max_chars": 400},
+    }
+    strict = {"type": "object", "properties": {"rows": {"type": "array", "minItems": 1_000}}}
+    strict |= {"required": ["rows"], "additionalProperties": False}
+    rows = {**limited, "name": "rows", "output": strict}
+    engine.register_tool(rows, lambda: {"rows": list(range(1_000))})
+    text = {**limited, "name": "text", "output": {"type": "string", "minLength": 1_000}}
+    engine.register_tool(text, lambda: LONG)
+    other = SDKServer("other")
+
+    @other.tool()
+    def tell() -> str:
+        """Tell much."""
+        return LONG
+
+    cut = {"result": limited["result"]}
+    await engine.add_source(MCPSource("other", in_memory=other, definition=cut))
+    async with connect(MCPServer(engine)) as client:
+        told = {each.name: each.output_schema for each in (await client.list_tools()).tools}
+        results = {name: await client.call_tool(name, {}) for name in ("rows", "text", "tell")}
+        whole = {name: await read(client, *links_of(each)) for name, each in results.items()}
+
+    assert [told[name] for name in results] == [None] * 3
+    assert [each.structured_content for each in results.values()] == [None] * 3
+    assert all(len(text_of(each)) <= 400 for each in results.values())
+    assert text_of(results["tell"]).startswith("word word")
+    assert "Shortened" in text_of(results["tell"])
+    assert LONG in json.loads(whole["tell"].text)["content"][0]["text"]
 
 
 async def test_a_link_is_of_one_principal(long_engine: ToolEngine, connect: Connect) -> None:

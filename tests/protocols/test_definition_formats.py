@@ -12,6 +12,7 @@ import pytest
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.result import ResultLimits
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.protocols import FORMATS, definition_findings, definitions, get_protocol
 
@@ -168,6 +169,16 @@ def test_mcp_output_schema(output: dict[str, Any] | None, described: dict[str, A
     """U17: MCP is told the output as it arrives, a value that is no object under `result`."""
     (found,) = definitions("mcp", [msgspec.structs.replace(TOOL, output=output)])
     assert found.get("outputSchema") == described
+
+
+@pytest.mark.parametrize(("limits", "is_told"), [({"max_items": 9}, False), ({"limit": 9}, True)])
+def test_an_output_that_may_be_cut_is_not_told(limits: dict[str, int], is_told: bool) -> None:
+    """Clients would hold what is left against it; it is said that it does not cross."""
+    tool = msgspec.structs.replace(TOOL, output={"type": "object"}, result=ResultLimits(**limits))
+    (found,) = definitions("mcp", [tool])
+    findings = definition_findings("mcp", [tool])
+    assert ("outputSchema" in found) is is_told
+    assert any("output: is not told" in each.message for each in findings) is not is_told
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,9 @@ def write_result(
         "resultType": "complete",
         "_meta": meta,
     }
+    if result.metadata.get("cut") is not None:
+        # A part of it is no longer what was declared, which is not told of such a tool.
+        return written
     structured = find_structured(result.output)
     declared = (tool and tool.output) or {}
     if structured is None and "type" in declared:

@@ -12,15 +12,10 @@ import msgspec
 from tool_engine.catalog.definition.server_definition import MARK, VARIABLE, list_texts
 from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.errors import ConfigurationError
-from tool_engine.executors.mcp.server_settings import MCPServerSettings
+from tool_engine.executors.mcp.server_settings import OF_TOOLS, MCPServerSettings
 from tool_engine.model.json.plain import read_plain
 from tool_engine.redaction import is_secret_key
 
-_OF_TOOLS: Final = (
-    *("timeout", "permission", "effect", "idempotent", "concurrency", "rate", "result"),
-    *("retry", "max_uses", "tags", "audience"),
-)
-"""Keys that mean the same in the definition of a tool."""
 _AS_THEY_ARE: Final = ("prefix", "trust_annotations", "connect_timeout", "idle_timeout")
 
 
@@ -77,7 +72,7 @@ def describe_settings(settings: MCPServerSettings) -> ServerDefinition:
 
 def _definition_of(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a tool's definition says of these keys."""
-    fields = {key: content[key] for key in _OF_TOOLS if key in content}
+    fields = {key: content[key] for key in OF_TOOLS if key in content}
     if "bucket" in content:
         fields["concurrency"] = {**fields.get("concurrency", {}), "bucket": content["bucket"]}
     return fields

@@ -67,6 +67,11 @@ class ResultLimits(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownF
         """True if they change what a call returns, not only what a session's model reads."""
         return not (self.max_chars is None and self.max_items is None and self.select is None)
 
+    @property
+    def may_cut(self) -> bool:
+        """True if a part may be left out, so that the rest is not as the definition declares."""
+        return not (self.max_chars is None and self.max_items is None)
+
     def __post_init__(self) -> None:
         if self.max_chars is not None:
             check_count("max_chars", self.max_chars, minimum=LEAST_CHARS, maximum=LARGEST)

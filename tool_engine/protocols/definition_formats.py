@@ -154,7 +154,8 @@ class MCPDefinitions(DefinitionWriter):
     def _describe_output(self, tool: Tool) -> dict[str, Any]:
         described = self._describe_tool(tool, "inputSchema")
         described["inputSchema"] = mark_secrets(described["inputSchema"], tool.secret_names)
-        output = copy_plain(tool.output) or {}
+        # What is cut would be held against it by clients, and refused.
+        output = {} if _may_be_cut(tool) else copy_plain(tool.output) or {}
         if output.get("type") == "object":
             described["outputSchema"] = output
         elif "type" in output:
@@ -170,7 +171,14 @@ class MCPDefinitions(DefinitionWriter):
 
     def _find_changes(self, tool: Tool) -> Iterator[ReplyFinding]:
         yield from super()._find_changes(tool)
-        if (tool.output or {}).get("type", "object") != "object":
+        if tool.output and _may_be_cut(tool):
+            yield ReplyFinding(
+                error_type="dropped",
+                tool_name=tool.name,
+                message="output: is not told, as what `result` cuts is no longer so; the whole is "
+                "held against it where the tool runs",
+            )
+        elif (tool.output or {}).get("type", "object") != "object":
             yield ReplyFinding(
                 error_type="rewritten",
                 tool_name=tool.name,
@@ -185,6 +193,10 @@ class MCPDefinitions(DefinitionWriter):
                     message=f"parameters.{each.name}.default: a secret is not told; it holds where "
                     "the tool runs",
                 )
+
+
+def _may_be_cut(tool: Tool) -> bool:
+    return tool.result is not None and tool.result.may_cut
 
 
 def _list_hints(tool: Tool) -> dict[str, Any] | None:

@@ -260,6 +260,17 @@ def test_structured_content() -> None:
         assert read[-1] == TextContent('{"b": 2}')
 
 
+def test_what_is_left_of_content_that_was_cut() -> None:
+    """Whole blocks and the note are read; data only where there is no text."""
+    image, broken = IMAGE.to_dict(), {**IMAGE.to_dict(), "data": "iVBO… [9 characters left out]"}
+    text, note = {"type": "text", "text": "lin… [9 characters left out]"}, "Shortened."
+    cut = {"content": [text, image, broken], "structuredContent": {"a": "lin…"}, "_cut": note}
+    assert read_content(cut) == [TextContent(text["text"]), read_block(image), TextContent(note)]
+    data = {"content": [broken], "structuredContent": {"a": "lin…"}, "_cut": note}
+    assert read_content(data) == [TextContent('{"a": "lin…"}'), TextContent(note)]
+    assert read_content({"content": [text], "_cut": 5}) == [], "it is no note of ours"
+
+
 def test_all_that_a_server_wrote() -> None:
     """Annotations and the like stay, and so does what surrounds the content."""
     block = {**IMAGE.to_dict(), "annotations": {"audience": ["user"]}, "_meta": {"a": 1}}

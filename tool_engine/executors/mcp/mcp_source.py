@@ -14,7 +14,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.executors.mcp.connection import Connection
 from tool_engine.executors.mcp.faults import NoListError
 from tool_engine.executors.mcp.mcp_executor import MCPExecutor
-from tool_engine.executors.mcp.server_settings import MCPServerSettings
+from tool_engine.executors.mcp.server_settings import OF_TOOLS, MCPServerSettings
 from tool_engine.interfaces.catalog_source import CODE_PLACE, CatalogSource, ListedTool
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.copying import refuse_copying
@@ -224,8 +224,14 @@ def make_settings(name: str, *, is_in_memory: bool = False, **fields: Any) -> MC
     """Return the settings of a server that is reached in one way.
 
     Raises:
-        ConfigurationError: There is none, or more than one.
+        ConfigurationError: There is none, or more than one, or a field is none of a server.
     """
+    for key in fields:
+        if key in OF_TOOLS:
+            raise ConfigurationError(
+                f"{key!r} of the server {name!r} is about its tools; write "
+                f"definition={{{key!r}: ...}}, or tools={{NAME: {{{key!r}: ...}}}} for single ones"
+            )
     ways = [bool(fields.get("command")), bool(fields.get("url")), is_in_memory]
     if sum(ways) != 1:
         raise ConfigurationError(

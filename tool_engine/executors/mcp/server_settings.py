@@ -21,6 +21,11 @@ _REACHED: Final = (
     *("name", "transport", "command", "env", "cwd", "url", "headers", "allow", "revision"),
 )
 """The fields that say how a server is reached."""
+OF_TOOLS: Final = (
+    *("timeout", "permission", "effect", "idempotent", "concurrency", "rate", "result"),
+    *("retry", "max_uses", "tags", "audience"),
+)
+"""Keys of a server's definition that mean the same in that of a tool."""
 TRANSPORTS: Final = ("stdio", "http", "sse")
 """A process of ours, streamable HTTP, and the HTTP of before 2025."""
 
@@ -58,7 +63,7 @@ class MCPServerSettings(msgspec.Struct, Data, frozen=True, kw_only=True, metacla
     expose: tuple[str, ...] | None = None
     """Which of its tools are taken, by the server's own names, `*` for letters; None: all."""
     definition: Mapping[str, Any] = {}
-    """Fields of a definition that hold for each of its tools, such as `timeout` and `bucket`."""
+    """Fields of a definition that hold for each of its tools, such as `timeout` and `result`."""
     tools: Mapping[str, Mapping[str, Any]] = {}
     """The same for single tools, by the server's own names, `*` for letters; later ones win."""
     trust_annotations: bool = False

@@ -22,6 +22,7 @@ from tool_engine.model.content.pieces import (
     TextContent,
 )
 from tool_engine.model.json.returned_value import to_text
+from tool_engine.model.result import CUT_KEY
 
 _BESIDE: Final = frozenset(("content", "structuredContent", "isError", "_meta", "resultType"))
 """The keys of a result of MCP."""
@@ -81,11 +82,16 @@ def _write_blocks(values: list[Any] | tuple[Any, ...], place: str) -> list[dict[
 def read_content(output: Mapping[str, Any]) -> list[Content]:
     """Return what a model reads of an output of `{"content": [block, ...]}`, in order.
 
+    Of one that was cut, blocks that are no longer whole are left out, and the note comes last.
+
     Empty if the output is none: it has another key than MCP's, declares an error, or an entry is no
     whole content block. Under `structuredContent` stands what a program reads: it is a text behind
     the others, unless one of them says the same.
     """
     blocks = output.get("content")
+    note = output.get(CUT_KEY)
+    if isinstance(note, str):
+        output = {key: value for key, value in output.items() if key != CUT_KEY}
     if not isinstance(blocks, list) or not _BESIDE.issuperset(
         key for key, value in output.items() if value is not None
     ):
@@ -94,6 +100,11 @@ def read_content(output: Mapping[str, Any]) -> list[Content]:
         return []
     parts = [read_block(each) for each in blocks]
     read = [part for part in parts if part is not None]
+    if isinstance(note, str):
+        texts = any(isinstance(part, TextContent) for part in read)
+        data = None if texts else output.get("structuredContent")
+        shown = [] if data is None else [TextContent(to_text(data))]
+        return [*read, *shown, TextContent(note)]
     if len(read) < len(parts):
         return []
     structured = output.get("structuredContent")
