@@ -536,6 +536,7 @@ ELSEWHERE = {
     "mcp_server/calling.py",
     "mcp_server/offers/completing.py",
     "mcp_server/listing.py",
+    "mcp_server/offers/prompts.py",
     "mcp_server/offers/resources.py",
     "mcp_server/server.py",
     # tests/executors/mcp: `the server has no tool 'Add', did you mean 'add'?`

@@ -75,7 +75,10 @@ async def test_clients_take_what_is_left_of_what_was_declared(
         "entry": {"type": "custom"},
         "result": {"max_chars": 400},
     }
-    strict = {"type": "object", "properties": {"rows": {"type": "array", "minItems": 1_000}}}
+    strict: dict[str, Any] = {
+        "type": "object",
+        "properties": {"rows": {"type": "array", "minItems": 1_000}},
+    }
     strict |= {"required": ["rows"], "additionalProperties": False}
     rows = {**limited, "name": "rows", "output": strict}
     engine.register_tool(rows, lambda: {"rows": list(range(1_000))})

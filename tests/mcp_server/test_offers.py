@@ -130,6 +130,13 @@ async def test_what_is_typed_is_completed(engine: ToolEngine, connect: Connect) 
             with pytest.raises(MCPError, match=words) as error:
                 await complete(ref, name, "")
             assert error.value.code == -32602
+        for arguments, words in (
+            ({"kine": "long"}, "the prompt 'tell' has no argument 'kine'; did you mean 'kind'"),
+            ({"zzz": "long"}, "the prompt 'tell' has no argument 'zzz'$"),
+        ):
+            with pytest.raises(MCPError, match=words) as error:
+                await client.get_prompt("tell", arguments)
+            assert error.value.code == -32602
 
     assert (short.values, short.total, short.has_more) == (["long", "lively"], 2, False)
     assert (len(long.values), long.total, long.has_more) == (100, 230, True)

@@ -171,10 +171,12 @@ def test_mcp_output_schema(output: dict[str, Any] | None, described: dict[str, A
     assert found.get("outputSchema") == described
 
 
-@pytest.mark.parametrize(("limits", "is_told"), [({"max_items": 9}, False), ({"limit": 9}, True)])
-def test_an_output_that_may_be_cut_is_not_told(limits: dict[str, int], is_told: bool) -> None:
+@pytest.mark.parametrize(
+    ("limits", "is_told"), [(ResultLimits(max_items=9), False), (ResultLimits(limit=9), True)]
+)
+def test_an_output_that_may_be_cut_is_not_told(limits: ResultLimits, is_told: bool) -> None:
     """Clients would hold what is left against it; it is said that it does not cross."""
-    tool = msgspec.structs.replace(TOOL, output={"type": "object"}, result=ResultLimits(**limits))
+    tool = msgspec.structs.replace(TOOL, output={"type": "object"}, result=limits)
     (found,) = definitions("mcp", [tool])
     findings = definition_findings("mcp", [tool])
     assert ("outputSchema" in found) is is_told

@@ -14,6 +14,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.mcp_server.listing import Listing, ShownGroup
 from tool_engine.mcp_server.offers.offered import check_function, list_values
 from tool_engine.model.checks.known_fields import KnownFields
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.session.prompt.prompt import render_rules
 
 _RULES: Final = "rules"
@@ -109,7 +110,8 @@ def check_arguments(name: str, prompt: Prompt, arguments: Mapping[str, str]) -> 
     known = {each.name: each for each in prompt.arguments}
     for sent in arguments:
         if sent not in known:
-            raise ValueError(f"the prompt {name!r} has no argument {sent[:80]!r}")
+            hint = suggest_near(sent[:80], known)
+            raise ValueError(f"the prompt {name!r} has no argument {sent[:80]!r}{hint}")
     for argument in prompt.arguments:
         if argument.is_required and argument.name not in arguments:
             raise ValueError(f"the prompt {name!r} needs the argument {argument.name!r}")
