@@ -57,7 +57,7 @@ def write_result(
         "_meta": meta,
     }
     if result.metadata.get("cut") is not None:
-        # A part of it is no longer what was declared, which is not told of such a tool.
+        # A part of it is no longer as declared, and no list declares it of such a tool.
         return written
     structured = find_structured(result.output)
     declared = (tool and tool.output) or {}
