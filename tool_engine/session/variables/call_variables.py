@@ -145,8 +145,8 @@ def pack_call(
         return None
     output = result.output if result.is_success else None
     both = params, output
-    is_few = len(params) <= _FEW and (output is None or len(output) <= _FEW)
-    if is_few and is_flat(params) and (output is None or is_flat(output)):
+    is_plain = len(params) <= _FEW and is_flat(params)
+    if is_plain and (output is None or (len(output) <= _FEW and is_flat(output))):
         data = marshal.dumps(both, _EACH_BY_ITSELF)
         most = _LONGEST_BYTE * len(data)
         return PackedCall(data, most, most) if len(data) <= _MOST else None
@@ -158,7 +158,7 @@ def pack_call(
     returned = None
     if output is not None:
         returned = pack_small(output, _MOST) if size is None else _pack_whole(output)
-    sent = pack_small(params, _MOST)
+    sent = _pack_whole(params) if is_plain else pack_small(params, _MOST)
     if sent is None or (returned is None and output is not None):
         return None
     most_sent, most_returned = _LONGEST_BYTE * len(sent), _LONGEST_BYTE * len(returned or b"")
