@@ -234,6 +234,34 @@ async def test_h11_answers_the_same(app: App) -> None:
     assert read_answer(plain) == read_answer(other)
 
 
+@pytest.mark.parametrize("more", ["", NOT_PLAIN], ids=["plain", "not plain"])
+@pytest.mark.parametrize("is_joined", [True, False])
+async def test_what_follows_the_last_request(more: str, is_joined: bool) -> None:
+    """A client that has said that nothing follows has its answer; what follows is not read."""
+    paths: list[str] = []
+    came, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        paths.append(scope["path"])
+        came.set()
+        await goes_on.wait()
+        await answering(200, [(b"content-length", b"2")], b"ok")(scope, receive, send)
+
+    first, late = REQUEST.format(more).encode(), b"GET /late HTTP/1.1\r\nHost: here\r\n\r\n"
+    async with serve(answer) as place, asyncio.timeout(BOUND):
+        reader, writer = await asyncio.open_connection(*place)
+        writer.write(first + late if is_joined else first)
+        await came.wait()
+        if not is_joined:
+            writer.write(late)
+            await writer.drain()
+            await asyncio.sleep(0.05)
+        goes_on.set()
+        assert read_answer(await reader.read())[::2] == (200, b"ok")
+        writer.close()
+    assert paths == ["/"]
+
+
 async def test_an_app_that_sends_out_of_turn() -> None:
     """It hears so, as it would behind another server."""
     said: list[str] = []

@@ -170,6 +170,9 @@ class TimedProtocol(H11Protocol):
         """Answer what is no request, as all else is answered that cannot be done."""
         del msg
         cycle = self.cycle
+        is_whole = cycle is not None and not (cycle.response_complete or cycle.more_body)
+        if is_whole and any(_is_close(*each) for each in self.headers):
+            return  # its client has said that nothing follows: what does is not read
         if cycle is None or cycle.response_complete or not cycle.response_started:
             self.transport.write(write_unreadable())
         self.transport.close()
@@ -250,3 +253,7 @@ class _JoinedWrites:
         # To write to a client that has left is a line of asyncio's in the log, again and again.
         if parts and not (self._is_lost or self._transport.is_closing()):
             self._transport.write(b"".join(parts))
+
+
+def _is_close(name: bytes, value: bytes) -> bool:
+    return name == b"connection" and value.lower() == b"close"
