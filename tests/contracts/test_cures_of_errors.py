@@ -120,6 +120,7 @@ LINES = [
     ("cli/calls/proposing.py: give a TRACE, or name their database with --records URL",
      "simulate --since 2100-01-01", "simulate trace.jsonl"),
     ("cli/calls/batch_command.py: write …", "batch bad.json", "batch good.json"),
+    ("cli/calls/batch_command.py: write a call a line: …", "batch half.json", "batch line.json"),
     ("cli/chat/chat_options.py: leave it out to say each turn on a line of stdin",
      "chat --script script.yaml ''", "chat --script script.yaml hi"),
     ("cli/records/prune_command.py: or --sessions-older-than 90d", "prune",
@@ -186,6 +187,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ):
         (tmp_path / name).write_text(json.dumps(value), encoding="utf-8")
     (tmp_path / "latin").write_bytes('{"message": "café"}'.encode("latin-1"))
+    (tmp_path / "half.json").write_text('{"tool": ', encoding="utf-8")
+    (tmp_path / "line.json").write_text(json.dumps(CALL) + "\n", encoding="utf-8")
     (tmp_path / "empty").touch()
     assert run(["call", "echo", "message=hi"]) == 0
     return tmp_path
