@@ -139,7 +139,7 @@ STORY = (
 )
 BEGIN = "cli/chat/conversation.py: or begin another one with --session ID"
 FOLDERS = "cli/files/diff_command.py: compare two folders"
-INTERRUPTED = "cli/settings.py: the running calls were cancelled"
+INTERRUPTED = "cli/signals.py: the running calls were cancelled"
 TRIED = {row[0] for row in (*LINES, *TOLD)} | {
     PENDING, SESSIONS, STORY, BEGIN, FOLDERS, INTERRUPTED, NOTHING, UNRECORDED, GONE, UNSET
 }  # fmt: skip
