@@ -17,7 +17,7 @@ from tests.protocols import wire_function_call, wire_vcp
 from tool_engine.agent.answer import StopReason
 from tool_engine.errors import ChatModelError
 
-__all__ = ["ENDINGS", "TEXT_PROTOCOLS", "Ending", "spoken"]
+__all__ = ["ENDINGS", "TEXT_PROTOCOLS", "Ending", "speak_turn"]
 
 TEXT_PROTOCOLS: Final[Mapping[str, Any]] = {
     "vcp": wire_vcp.render_reply,
@@ -214,7 +214,7 @@ ENDINGS: Final[Mapping[str, Ending]] = {
 """A name -> the ending."""
 
 
-def spoken(turn: Any, protocol: str | None) -> Any:
+def speak_turn(turn: Any, protocol: str | None) -> Any:
     """The turn as a model says it that writes its calls as text; None: natively."""
     if protocol is None or not isinstance(turn, Turn) or not turn.calls:
         return turn

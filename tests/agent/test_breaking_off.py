@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.world import WIRES, Turn, World, call, check, kinds, ran, said_of
+from tests.agent.world import WIRES, Turn, World, call, check, kinds, run_turn, said_of
 from tool_engine import DeferredApprover
 from tool_engine.agent.events import AgentEvent, AgentEventType
 from tool_engine.agent.loop import AgentLoop
@@ -53,7 +53,7 @@ async def test_the_model_cannot_be_reached(world: World, wire: str) -> None:
     assert loop.messages == []
     assert world.events[-1].type is AgentEventType.ERROR
     assert "sk-live" not in str(world.events[-1].error)
-    assert (await ran(loop)).text == "Hello."
+    assert (await run_turn(loop)).text == "Hello."
     assert len(loop.messages) == 2
 
 
@@ -65,7 +65,7 @@ async def test_the_model_is_lost_after_a_call(world: World, wire: str) -> None:
         await loop.run("Go.")
     check(loop)
     assert "written" in json.dumps(loop.messages)
-    assert (await ran(loop, "Go on.")).text == "Written."
+    assert (await run_turn(loop, "Go on.")).text == "Written."
     assert world.ran == ["write a"]
 
 
@@ -84,7 +84,7 @@ async def test_the_model_is_lost_in_a_reply(world: World, wire: str) -> None:
         assert ("interrupted here" in said) == ("I wi" in said)
         kept += "I wi" in said
         loop.model.breaks = -1  # type: ignore[attr-defined]
-        assert (await ran(loop)).text == "Hello."
+        assert (await run_turn(loop)).text == "Hello."
     assert world.ran == []
     assert kept or wire == "openai_responses"
 
@@ -101,7 +101,7 @@ async def test_cancelled_while_calls_run(world: World, wire: str) -> None:
     assert "the turn was cancelled before this call had ended" in json.dumps(loop.messages)
     assert world.ran == ["add", "hang"]
     assert [each.error_type for each in await world.records()] == [None, "cancelled"]
-    assert (await ran(loop, "And?")).text == "Yes."
+    assert (await run_turn(loop, "And?")).text == "Yes."
 
 
 @every_wire
@@ -109,7 +109,7 @@ async def test_cancelled_while_the_model_speaks(world: World, wire: str) -> None
     """The text so far is kept, and the connection is given back."""
     loop = world.loop(wire, Turn(text="This is a long answer."), Turn(text="Yes."))
     await cancelled(loop, reached(loop, AgentEventType.CONTENT_CHUNK))
-    assert (await ran(loop, "And?")).text == "Yes."
+    assert (await run_turn(loop, "And?")).text == "Yes."
 
 
 class Asked:
@@ -170,7 +170,7 @@ async def test_cancelled_while_somebody_is_asked(world: World, wire: str) -> Non
     )
     await cancelled(loop, reached(loop, AgentEventType.APPROVAL_REQUESTED))
     assert (world.ran, loop.session.pending_approvals) == ([], [])
-    assert (await ran(loop, "Never mind.")).text == "Fine."
+    assert (await run_turn(loop, "Never mind.")).text == "Fine."
 
 
 async def test_refused_by_the_user(world: World) -> None:
@@ -183,7 +183,7 @@ async def test_refused_by_the_user(world: World) -> None:
         approver=asked,
         config=ASK,
     )
-    assert (await ran(loop)).text == "Fine."
+    assert (await run_turn(loop)).text == "Fine."
     assert "not today" in json.dumps(loop.messages)
     assert world.ran == []
 
@@ -201,7 +201,7 @@ async def test_answered_after_the_turn(world: World) -> None:
     (request,) = loop.session.pending_approvals
     result = await loop.session.resume(request.token, True)
     assert (result.final_text, world.ran) == ("written", ["write a"])
-    assert (await ran(loop, "And now?")).text == "Good."
+    assert (await run_turn(loop, "And now?")).text == "Good."
     assert "of write that waited for consent has ended: written" in json.dumps(loop.messages)
     assert loop.session.take_news() == []
 
@@ -282,7 +282,7 @@ async def test_a_stream_that_is_given_up(world: World, wire: str) -> None:
         await stream.aclose()
         check(loop)
         loop.model.turns = [Turn(text="Yes.")]  # type: ignore[attr-defined]
-        assert (await ran(loop, "And?")).text == "Yes."
+        assert (await run_turn(loop, "And?")).text == "Yes."
 
 
 async def test_a_stream_whose_consumer_is_cancelled(world: World) -> None:
@@ -339,7 +339,7 @@ async def test_a_stream_that_nobody_began(world: World) -> None:
     loop = world.loop("openai", Turn(text="Hello."))
     stream = loop.stream("Go.")
     await stream.aclose()
-    assert (await ran(loop)).text == "Hello."
+    assert (await run_turn(loop)).text == "Hello."
 
 
 async def test_a_stream_that_is_forgotten(world: World) -> None:
@@ -352,7 +352,7 @@ async def test_a_stream_that_is_forgotten(world: World) -> None:
     for _ in range(30):
         await asyncio.sleep(0)
     check(loop)
-    assert (await ran(loop)).text == "Yes."
+    assert (await run_turn(loop)).text == "Yes."
 
 
 async def test_a_slow_consumer(world: World) -> None:
@@ -364,7 +364,7 @@ async def test_a_slow_consumer(world: World) -> None:
         await asyncio.sleep(0)
     assert not loop.is_running
     assert world.ran == ["add"]
-    assert (await ran(loop)).text == "4."
+    assert (await run_turn(loop)).text == "4."
     heard += [event async for event in stream]
     assert kinds(heard).count("finished") == 1
     assert heard[-1].answer is not None

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.endings import ENDINGS, TEXT_PROTOCOLS, spoken
+from tests.agent.endings import ENDINGS, TEXT_PROTOCOLS, speak_turn
 from tests.agent.spoken import SpokenModel
 from tests.agent.world import Turn, World, call, check
 from tests.effort import is_tried
@@ -84,7 +84,7 @@ async def test_every_ending(
     """A41: the turn ends as it has to, nothing else is run, and the next turn is an answer."""
     ending = ENDINGS[name]
     offer_picture(world)
-    turns = [spoken(each, protocol) for each in ending.turns]
+    turns = [speak_turn(each, protocol) for each in ending.turns]
     loop = world.loop(
         wire,
         *turns,

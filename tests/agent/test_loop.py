@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from tests.agent.spoken import SpokenModel
-from tests.agent.world import WIRES, Turn, World, call, check, kinds, ran, said_of
+from tests.agent.world import WIRES, Turn, World, call, check, kinds, run_turn, said_of
 from tests.calls.samples import bare
 from tool_engine.agent.answer import StopReason
 from tool_engine.agent.events import AgentEventType
@@ -38,7 +38,7 @@ async def test_a_turn_with_calls(world: World, wire: str, is_streamed: bool) -> 
         Turn(text="3 and 7, and one failure."),
         is_streamed=is_streamed,
     )
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert answer.text == "3 and 7, and one failure."
     assert answer.stop_reason is StopReason.COMPLETED
     assert answer.is_complete
@@ -56,7 +56,7 @@ async def test_events(world: World, wire: str, is_streamed: bool) -> None:
     """D15, D16: whoever listens hears each step in its order, and of each call its end once."""
     turns = [Turn(text="I add.", calls=[call(1, a=1, b=2)]), Turn(text="It is 3.")]
     loop = world.loop(wire, *turns, is_streamed=is_streamed)
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     heard = world.events
     asked = ["round_started", "content_chunk", "tool_call_start", "tool_call_chunk"]
     asked += ["tool_call_end", "usage", "tool_result"]
@@ -84,8 +84,8 @@ async def test_goes_on_with_the_next_turn(world: World, wire: str) -> None:
         *[Turn(calls=[call(1, a=1, b=2)]), Turn(text="3."), Turn(text="I said 3.")],
         config={"max_iterations": 2},
     )
-    await ran(loop, "What is 1 + 2?")
-    answer = await ran(loop, "What did you say?")
+    await run_turn(loop, "What is 1 + 2?")
+    answer = await run_turn(loop, "What did you say?")
     assert answer.text == "I said 3."
     assert len(answer.messages) == 2
     assert (answer.usage.turns, answer.usage.rounds) == (2, 1)
@@ -94,7 +94,7 @@ async def test_goes_on_with_the_next_turn(world: World, wire: str) -> None:
 async def test_what_the_model_is_told(world: World) -> None:
     """A41: the system prompt and the definitions are those of the session, in every round."""
     loop = world.loop("openai", Turn(text="Hello."), system="Be kind.", max_tokens=77)
-    await ran(loop)
+    await run_turn(loop)
     model = loop.model
     assert isinstance(model, SpokenModel)
     (request,) = model.requests
@@ -107,7 +107,7 @@ async def test_what_the_model_is_told(world: World) -> None:
 async def test_no_tools(world: World) -> None:
     """A5: switched off, the model is told of no tool at all."""
     loop = world.loop("openai", Turn(text="Hello."), config={"enabled": False})
-    await ran(loop)
+    await run_turn(loop)
     assert loop.request().tools is None
     assert loop.request().system == ""
 
@@ -131,20 +131,20 @@ async def test_a_listener_that_fails(world: World) -> None:
         raise RuntimeError("deaf")
 
     loop = world.loop("openai", Turn(text="Hello."), on_event=fail)
-    assert (await ran(loop)).text == "Hello."
+    assert (await run_turn(loop)).text == "Hello."
 
 
 @every_wire
 async def test_in_another_process(world: World, wire: str) -> None:
     """What `to_dict` wrote goes on elsewhere: messages, transcript and all."""
     loop = world.loop(wire, Turn(text="I add.", calls=[call(1, a=1, b=2)]), Turn(text="3."))
-    await ran(loop)
+    await run_turn(loop)
     kept = json.loads(json.dumps(loop.to_dict()))
     session = ToolSession.from_dict(json.loads(json.dumps(loop.session.to_dict())), world.engine)
     other = AgentLoop.from_dict(kept, session, SpokenModel(wire, [Turn(text="Still 3.")]))
     assert other.messages == loop.messages
     assert other.transcript() == loop.transcript()
-    answer = await ran(other, "And now?")
+    answer = await run_turn(other, "And now?")
     assert answer.text == "Still 3."
     assert answer.usage.turns == 2
 
@@ -167,7 +167,7 @@ async def test_what_cannot_go_on(world: World, change: dict[str, Any], message: 
 async def test_a_changed_message_is_not_the_histories(world: World) -> None:
     """A list that was handed out is a copy."""
     loop = world.loop("openai", Turn(text="Hello."))
-    await ran(loop)
+    await run_turn(loop)
     loop.messages.clear()
     loop.transcript().clear()
     assert len(loop.messages) == len(loop.transcript()) == 2
@@ -245,10 +245,10 @@ async def test_another_loop_takes_over(world: World) -> None:
     """A session may be led by one loop after another, with sub-agents, too."""
     delegates = Turn(calls=[call(1, "call_sub_agent", task="Hm.")])
     loop = world.loop("openai", Turn(text="Hello."), sub_agents=1)
-    await ran(loop)
+    await run_turn(loop)
     model = SpokenModel("openai", [delegates, Turn(text="Hm!"), Turn(text="Well.")])
     other = AgentLoop.from_dict(loop.to_dict(), loop.session, model, sub_agents=1)
-    assert (await ran(other)).text == "Well."
+    assert (await run_turn(other)).text == "Well."
     assert (len(loop.children), len(other.children)) == (0, 1)
 
 
@@ -290,7 +290,7 @@ async def test_two_loops_of_one_session(world: World, wire: str) -> None:
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
         await turn
-    assert (await ran(other)).text == "Hello."
+    assert (await run_turn(other)).text == "Hello."
 
 
 @streamed_or_not
@@ -298,5 +298,5 @@ async def test_nothing_but_thoughts(world: World, is_streamed: bool) -> None:
     """A reply of thoughts alone is empty, and the provider takes the conversation after it."""
     turns = [Turn(thought="Hm."), Turn(thought="Hm.", stop="max_tokens"), Turn(text="Hello.")]
     loop = world.loop("anthropic", *turns, is_streamed=is_streamed)
-    assert (await ran(loop)).stop_reason is StopReason.EMPTY
-    assert (await ran(loop)).text == "Hello."
+    assert (await run_turn(loop)).stop_reason is StopReason.EMPTY
+    assert (await run_turn(loop)).text == "Hello."

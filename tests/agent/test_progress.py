@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.agent.test_sub_agents import delegated
-from tests.agent.world import WIRES, Turn, World, call, ran, said_of
+from tests.agent.world import WIRES, Turn, World, call, run_turn, said_of
 from tool_engine.agent.events import AgentEvent, AgentEventType
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.progress import ToolProgress
@@ -45,7 +45,7 @@ async def test_each_call_by_its_id(world: World, wire: str) -> None:
     """Two at once, each under the id by which the model knows it, before its result."""
     add_counter(world)
     calls = [call(1, "count", most=2), call(2, "count", most=3), call(3, a=1, b=2)]
-    await ran(world.loop(wire, Turn(calls=calls), Turn(text="Done.")))
+    await run_turn(world.loop(wire, Turn(calls=calls), Turn(text="Done.")))
     found = progress_of(world.events)
     assert sorted(found) == [("id_1", 1), ("id_1", 2), ("id_2", 1), ("id_2", 2), ("id_2", 3)]
     over: set[str | None] = set()
@@ -85,7 +85,7 @@ async def test_of_a_sub_agent(world: World) -> None:
         Turn(text="Counted."),
         Turn(text="Done."),
     )
-    await ran(world.loop("openai", *turns, sub_agents=1))
+    await run_turn(world.loop("openai", *turns, sub_agents=1))
     (event,) = said_of(world.events, AgentEventType.TOOL_PROGRESS)
     assert (event.tool_call_id, event.progress) == ("id_2", ToolProgress(1, 1, "1 with nothing"))
     outer = next(e for e in await world.records() if e.tool_name == "call_sub_agent")
@@ -102,7 +102,7 @@ async def test_a_listener_that_fails(world: World) -> None:
 
     loop = world.loop("openai", Turn(calls=[call(1, "count", most=2)]), Turn(text="Done."))
     loop.listeners.add(fail)
-    assert (await ran(loop)).text == "Done."
+    assert (await run_turn(loop)).text == "Done."
 
 
 async def test_an_engine_on_another_loop(world: World) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.agent.world import Turn, World, ran
+from tests.agent.world import Turn, World, run_turn
 from tests.calls.audit import check_idle
 from tests.protocols.line_protocol import LineDecoder, LineProtocol
 from tool_engine.agent.answer import StopReason
@@ -312,7 +312,7 @@ async def test_a_client_of_others_that_fails(
     heard = [event async for event in loop.stream("Go.")]
     assert [each.type.value for each in heard] == ["round_started", "error"]
     assert loop.messages == []
-    assert (await ran(loop)).text == "Hello."
+    assert (await run_turn(loop)).text == "Hello."
 
 
 class UnspeakingProtocol(LineProtocol):

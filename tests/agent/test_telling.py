@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.world import WIRES, Turn, World, call, ran, said_of
+from tests.agent.world import WIRES, Turn, World, call, run_turn, said_of
 from tool_engine.agent.events import AgentEvent, AgentEventType
 
 PIN, KEY = "correct horse", "sk-ant-api03-" + "Zb7" * 12
@@ -44,7 +44,7 @@ async def test_no_secret_is_told(world: World, wire: str, is_streamed: bool) -> 
     asked = call(1, "log_in", pin=PIN, note=f"pin is {PIN}", api_key="hunter2hunter2")
     turns = [Turn(calls=[asked]), Turn(text=f"I sent {PIN} and {KEY}.")]
     loop = world.loop(wire, *turns, is_streamed=is_streamed)
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     told = json.dumps([each.to_dict() for each in world.events], allow_nan=False)
     told += json.dumps(answer.to_dict(), allow_nan=False)
     for secret in ("hunter2hunter2", "t0ken-of-this-tool", PIN, KEY):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.agent.world import WIRES, Turn, World, call, ran
+from tests.agent.world import WIRES, Turn, World, call, run_turn
 from tool_engine.agent.loop import AgentLoop
 from tool_engine.agent.transcript import TranscriptEntry
 from tool_engine.errors import ChatModelError
@@ -24,7 +24,7 @@ async def test_a_transcript(world: World, wire: str) -> None:
     )
     with pytest.raises(ChatModelError):
         await loop.run("Hello?")
-    await ran(loop, "Go.")
+    await run_turn(loop, "Go.")
     entries = loop.transcript()
     assert [(each.role, each.text) for each in entries] == [
         ("user", "Hello?"),
@@ -46,7 +46,7 @@ async def test_a_transcript(world: World, wire: str) -> None:
 async def test_a_call_and_its_end(world: World) -> None:
     """A42: an entry of a call tells what was asked, how it ended, and where its record is."""
     loop = world.loop("openai", Turn(calls=[call(1, a=1, b=2)]), Turn(text="3."))
-    await ran(loop)
+    await run_turn(loop)
     told = loop.transcript()[2].metadata["toolCall"]
     assert (told["requestId"], told["toolName"]) == ("id_1", "add")
     assert told["args"] == {"a": "1", "b": "2"}
@@ -59,12 +59,12 @@ async def test_what_the_calls_add_up_to(world: World) -> None:
     calls = [call(1, a=1, b=2), call(2, "fail"), call(3, a="x"), call(4, "missing")]
     turns = [Turn(calls=calls), Turn(text="3."), Turn(calls=[call(5, a=1, b=1)]), Turn(text="2.")]
     loop = world.loop("openai", *turns)
-    first = (await ran(loop)).tool_usage_summary
+    first = (await run_turn(loop)).tool_usage_summary
     assert first["tool_usage"] == {"add": 2, "fail": 1, "missing": 1}
     assert (first["success_rate"], first["has_errors"]) == (25.0, True)
     kept = json.loads(json.dumps(loop.to_dict()))
     again = AgentLoop.from_dict(kept, loop.session, loop.model)
-    answer = await ran(again)
+    answer = await run_turn(again)
     summary = await world.engine.get_call_summary(loop.session.session_id)
     assert answer.tool_usage_summary == summary.to_brief()
     assert answer.to_dict()["tool_usage_summary"]["total_calls"] == 5
@@ -72,7 +72,7 @@ async def test_what_the_calls_add_up_to(world: World) -> None:
 
 async def test_no_calls_add_up_to_nothing(world: World) -> None:
     """K45: an answer without calls has a summary all the same."""
-    answer = await ran(world.loop("openai", Turn(text="Hello.")))
+    answer = await run_turn(world.loop("openai", Turn(text="Hello.")))
     assert answer.tool_usage_summary == {
         "total_calls": 0,
         "success_rate": 0.0,

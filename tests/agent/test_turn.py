@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agent.spoken import SpokenModel
-from tests.agent.world import WIRES, Turn, World, call, check, ran, said_of
+from tests.agent.world import WIRES, Turn, World, call, check, run_turn, said_of
 from tool_engine.agent.answer import AgentAnswer, StopReason
 from tool_engine.agent.events import AgentEventType
 from tool_engine.agent.loop import AgentLoop
@@ -49,7 +49,7 @@ async def test_one_last_chance(world: World, wire: str) -> None:
     """A8, U41: at the bound the model is told, may not call, and may still answer."""
     turns = [Turn(calls=[call(n, a=n, b=n)]) for n in range(2)]
     loop = world.loop(wire, *turns, Turn(text="Enough."), config={"max_iterations": 2})
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert (answer.text, answer.stop_reason) == ("Enough.", StopReason.MAX_ROUNDS)
     assert asked(loop) == [True, True, False]
     assert "max_rounds_reached" in last_words(loop)
@@ -62,7 +62,7 @@ async def test_a_model_that_calls_all_the_same(world: World, wire: str) -> None:
     """U41: each open call has a result that says why it was not run, and the turn is over."""
     turns = [Turn(calls=[call(1, a=1, b=2)]), Turn(calls=[call(2, a=3, b=4), call(3, "fail")])]
     loop = world.loop(wire, *turns, config={"max_iterations": 1})
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert (answer.text, answer.stop_reason) == ("", StopReason.MAX_ROUNDS)
     assert world.ran == ["add"]
     assert errors(world) == [None, "limit_reached", "limit_reached"]
@@ -75,7 +75,7 @@ async def test_too_many_calls(world: World, wire: str) -> None:
     """U47: the calls beyond the bound are refused, and the model has one last chance."""
     calls = [call(n, a=n, b=n) for n in range(3)]
     loop = world.loop(wire, Turn(calls=calls), Turn(text="Two."), config={"max_calls_per_turn": 2})
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert (answer.text, answer.stop_reason) == ("Two.", StopReason.MAX_CALLS)
     assert world.ran == ["add", "add"]
     assert errors(world) == [None, None, "limit_reached"]
@@ -88,11 +88,11 @@ async def test_tokens_run_out(world: World) -> None:
     loop = world.loop(
         "openai", Turn(calls=[call(1, a=1, b=2)]), Turn(text="3."), config={"max_tokens": 20}
     )
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert (answer.text, answer.stop_reason) == ("3.", StopReason.MAX_TOKENS)
     assert asked(loop) == [True, False]
     before = loop.messages
-    answer = await ran(loop, "More!")
+    answer = await run_turn(loop, "More!")
     assert (answer.text, answer.stop_reason) == ("", StopReason.MAX_TOKENS)
     assert (answer.messages, loop.messages) == ([], before)
     assert len(asked(loop)) == 2
@@ -121,20 +121,20 @@ async def test_time_runs_out_in_a_call(world: World, wire: str) -> None:
     loop = world.loop(
         wire, Turn(text="Hm.", calls=calls), Turn(text="Yes."), config={"max_seconds": 20.0}
     )
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert (answer.text, answer.stop_reason) == ("", StopReason.MAX_SECONDS)
     assert errors(world) == [None, "cancelled"]
     assert [each.error_type for each in await world.records()] == [None, "cancelled"]
     assert "max_seconds_reached" in str(results(world)[1].error)
     assert "max_seconds_reached" in json.dumps(loop.messages)
-    assert (await ran(loop)).text == "Yes."
+    assert (await run_turn(loop)).text == "Yes."
 
 
 async def test_no_time_for_another_round(world: World) -> None:
     """When the time is up there is no last chance: it would come too late."""
     loop = world.loop("openai", Turn(calls=[call(1, a=1, b=2)]), config={"max_seconds": 5.0})
     world.engine.subscribe(lambda _: spend(loop), None, "add")
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert answer.stop_reason is StopReason.MAX_SECONDS
     assert asked(loop) == [True]
 
@@ -153,7 +153,7 @@ async def test_a_call_that_was_cut(world: World, wire: str) -> None:
         Turn(calls=[call(3, "write", text="short")]),
         Turn(text="Done."),
     )
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert (answer.text, answer.stop_reason) == ("Done.", StopReason.COMPLETED)
     assert world.ran == ["add", "write short"]
     assert errors(world) == [None, "validation_error", None]
@@ -167,7 +167,7 @@ async def test_cut_twice(world: World, wire: str) -> None:
         for n in (1, 3)
     ]
     loop = world.loop(wire, *cut)
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert answer.stop_reason is StopReason.TRUNCATED
     assert not answer.is_complete
     assert world.ran == ["add"]
@@ -198,11 +198,11 @@ async def test_calls_that_the_model_closed_too_early(world: World) -> None:
 async def test_a_text_that_was_cut(world: World, wire: str) -> None:
     """Half an answer is no answer: the model is asked for a whole one, once."""
     loop = world.loop(wire, Turn(text="It is", stop="max_tokens"), Turn(text="It is 3."))
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert (answer.text, answer.stop_reason) == ("It is 3.", StopReason.COMPLETED)
     assert "cut off" in last_words(loop)
     again = world.loop(wire, *[Turn(text="It is", stop="max_tokens")] * 2)
-    answer = await ran(again)
+    answer = await run_turn(again)
     assert (answer.text, answer.stop_reason) == ("It is", StopReason.TRUNCATED)
 
 
@@ -211,9 +211,9 @@ async def test_a_text_that_was_cut(world: World, wire: str) -> None:
 async def test_refused(world: World, wire: str, stop: str) -> None:
     """A refusal ends the turn, and says so; nothing in it is run."""
     loop = world.loop(wire, Turn(text="I will not.", stop=stop), Turn(text="Hello."))
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert answer.stop_reason is StopReason.REFUSED
-    assert (await ran(loop)).text == "Hello."
+    assert (await run_turn(loop)).text == "Hello."
 
 
 async def test_calls_of_a_refused_reply(world: World) -> None:
@@ -221,7 +221,7 @@ async def test_calls_of_a_refused_reply(world: World) -> None:
     loop = world.loop(
         "openai", Turn(calls=[call(1, a=1, b=2), call(2, a=1, b=2)], stop="content_filter")
     )
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert answer.stop_reason is StopReason.REFUSED
     assert world.ran == []
     assert not any("shorter" in str(each.error) for each in results(world))
@@ -231,9 +231,9 @@ async def test_calls_of_a_refused_reply(world: World) -> None:
 async def test_nothing_said(world: World, wire: str) -> None:
     """An empty reply is told as what it is, and leaves no trace in the conversation."""
     loop = world.loop(wire, Turn(), Turn(text="Hello."))
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert (answer.text, answer.stop_reason, answer.messages) == ("", StopReason.EMPTY, [])
-    assert (await ran(loop)).text == "Hello."
+    assert (await run_turn(loop)).text == "Hello."
     assert len(loop.messages) == 2
 
 
@@ -241,10 +241,10 @@ async def test_nothing_said(world: World, wire: str) -> None:
 async def test_nothing_said_after_calls(world: World, wire: str) -> None:
     """The calls that were run stay in the conversation, and something stands for the answer."""
     loop = world.loop(wire, Turn(calls=[call(1, a=1, b=2)]), Turn(), Turn(text="Hello."))
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert answer.stop_reason is StopReason.EMPTY
     assert "interrupted" in json.dumps(answer.messages[-1])
-    assert (await ran(loop)).text == "Hello."
+    assert (await run_turn(loop)).text == "Hello."
 
 
 class Garbage(SpokenModel):
@@ -266,11 +266,11 @@ async def test_garbage(world: World, is_streamed: bool) -> None:
     """A reply that nobody can read is asked for again, once; then the turn ends."""
     model = Garbage("openai", [Turn(text="Hello.")])
     loop = AgentLoop(ToolSession(world.engine, "chat"), model, is_streamed=is_streamed)
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert (answer.text, answer.stop_reason) == ("Hello.", StopReason.COMPLETED)
     model.garbage = 2
     before = loop.messages
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert answer.stop_reason is StopReason.UNREADABLE
     assert answer.findings[0].level == "error"
     assert loop.messages == before
@@ -281,7 +281,7 @@ async def test_in_a_circle(world: World, wire: str) -> None:
     """U47: told at the second time, stopped at the fourth, with one last chance to answer."""
     turns = [Turn(calls=[call(n, a=1, b=2)]) for n in range(4)]
     loop = world.loop(wire, *turns, Turn(text="It is 3."), config={"max_iterations": 20})
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert (answer.text, answer.stop_reason) == ("It is 3.", StopReason.REPEATING)
     assert asked(loop) == [True, True, True, True, False]
     said = json.dumps(loop.messages)
@@ -299,7 +299,7 @@ async def test_in_a_circle_of_long_results(world: World) -> None:
 
     turns = [Turn(calls=[call(n, "page")]) for n in range(4)]
     loop = world.loop("openai", *turns, Turn(text="It is long."))
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert "page_4_result" in json.dumps(loop.messages)
     assert (answer.text, answer.stop_reason) == ("It is long.", StopReason.REPEATING)
 
@@ -309,14 +309,14 @@ async def test_the_same_question_again(world: World) -> None:
     turns = [each for n in range(5) for each in (Turn(calls=[call(n, a=1, b=2)]), Turn(text="3."))]
     loop = world.loop("openai", *turns)
     for _ in range(5):
-        assert (await ran(loop)).is_complete
+        assert (await run_turn(loop)).is_complete
 
 
 async def test_calls_that_cannot_be_run(world: World) -> None:
     """What the model wrote wrongly is told to it, and it goes on."""
     wrong = [call(1, "no_such_tool"), call(2, a="one"), call(3, a=1, b=2)]
     loop = world.loop("openai", Turn(calls=wrong), Turn(text="Sorry."))
-    answer = await ran(loop)
+    answer = await run_turn(loop)
     assert answer.is_complete
     assert errors(world) == ["tool_not_found", "validation_error", None]
 
@@ -327,7 +327,7 @@ async def test_in_chinese(world: World) -> None:
     loop = world.loop(
         "openai", *turns, Turn(text="3。"), config={"max_iterations": 2, "language": "zh"}
     )
-    answer: AgentAnswer = await ran(loop)
+    answer: AgentAnswer = await run_turn(loop)
     assert answer.text == "3。"
     assert "本轮已达到上限" in last_words(loop)
 
@@ -351,4 +351,4 @@ async def test_the_same_ids_in_each_reply(world: World, wire: str, is_streamed: 
     assert told == ["id_1", "id_2"] * 4
     model = SpokenModel(wire, [turns[0], Turn(text="Done.")])
     other = AgentLoop.from_dict(loop.to_dict(), loop.session, model)
-    assert (await ran(other)).text == "Done."
+    assert (await run_turn(other)).text == "Done."

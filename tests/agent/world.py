@@ -18,7 +18,7 @@ from tool_engine.model.call import ToolCall
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
 
-__all__ = ["BOUND", "WIRES", "Turn", "World", "call", "check", "kinds", "ran", "said_of"]
+__all__ = ["BOUND", "WIRES", "Turn", "World", "call", "check", "kinds", "run_turn", "said_of"]
 
 BOUND = 20.0
 
@@ -90,7 +90,7 @@ def check(loop: AgentLoop) -> None:
     check_idle(loop.session.source)  # type: ignore[arg-type] # it is an engine here
 
 
-async def ran(loop: AgentLoop, text: str = "Go.") -> AgentAnswer:
+async def run_turn(loop: AgentLoop, text: str = "Go.") -> AgentAnswer:
     """One turn, after which all that has to hold is checked."""
     answer = await loop.run(text)
     check(loop)

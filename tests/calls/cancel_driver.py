@@ -25,7 +25,15 @@ from tests.calls.virtual_loop import VirtualLoop
 from tool_engine.backends.runs import Runs
 from tool_engine.shared_timer import SharedTimer
 
-__all__ = ["SWEEPS", "Scene", "Stage", "SteppingLoop", "Strikes", "perform", "stops"]
+__all__ = [
+    "SWEEPS",
+    "Scene",
+    "Stage",
+    "SteppingLoop",
+    "Strikes",
+    "perform_scene",
+    "stop_at_callbacks",
+]
 
 BOUND = 10_000.0
 MOST_STEPS = 2_000
@@ -247,7 +255,7 @@ class Stage:
             await asyncio.sleep(0)
 
 
-def perform(scene: Scene, strikes: Strikes) -> Stage:
+def perform_scene(scene: Scene, strikes: Strikes) -> Stage:
     """One performance on a loop of its own; asserts what must hold after it."""
     try:
         # How long a step takes on a busy machine must not decide how many steps there are.
@@ -349,33 +357,33 @@ async def _await(driver: ThrowAt) -> Any:
     return await driver
 
 
-def throws(scene: Scene) -> Iterator[Strikes]:
+def throw_at_awaits(scene: Scene) -> Iterator[Strikes]:
     """`CancelledError` at await number k, for every k."""
     return _until_over(scene, lambda k: Strikes(throw_at=k))
 
 
-def cancels(scene: Scene) -> Iterator[Strikes]:
+def cancel_at_callbacks(scene: Scene) -> Iterator[Strikes]:
     """The call cancelled before callback number k, for every k."""
     return _until_over(scene, lambda k: Strikes(cancel_at=(k,)))
 
 
 def double_cancels(scene: Scene) -> Iterator[Strikes]:
     """The call cancelled before callback k, and once more before each later one until it ends."""
-    for first in cancels(scene):
+    for first in cancel_at_callbacks(scene):
         (k,) = first.cancel_at
         for m in range(k + 1, MOST_STEPS):
             again = Strikes(cancel_at=(k, m))
-            if perform(scene, again).hits < 2:
+            if perform_scene(scene, again).hits < 2:
                 break
             yield again
 
 
 def inner_cancels(scene: Scene) -> Iterator[Strikes]:
     """Before callback number k, one task cancelled of those that the call has made."""
-    for k, numbers in enumerate(perform(scene, Strikes()).alive, start=1):
+    for k, numbers in enumerate(perform_scene(scene, Strikes()).alive, start=1):
         for number in numbers:
             strikes = Strikes(cancel_at=(k,), task=number)
-            perform(scene, strikes)
+            perform_scene(scene, strikes)
             yield strikes
 
 
@@ -385,8 +393,8 @@ def general_cancels(scene: Scene) -> Iterator[Strikes]:
 
 
 SWEEPS: dict[str, Callable[[Scene], Iterator[Strikes]]] = {
-    "thrown": throws,
-    "cancelled": cancels,
+    "thrown": throw_at_awaits,
+    "cancelled": cancel_at_callbacks,
     "twice": double_cancels,
     "inside": inner_cancels,
     "all": general_cancels,
@@ -394,7 +402,7 @@ SWEEPS: dict[str, Callable[[Scene], Iterator[Strikes]]] = {
 """How a scene is swept, by name; each plays it and yields the strikes that met something."""
 
 
-def stops(scene: Scene) -> int:
+def stop_at_callbacks(scene: Scene) -> int:
     """Plays a scene with the call stopped before callback number k, for every k.
 
     Returns:
@@ -402,7 +410,7 @@ def stops(scene: Scene) -> int:
     """
     hits, since = 0, 0
     for k in range(1, MOST_STEPS):
-        is_hit = bool(perform(scene, Strikes(stop_at=k)).hits)
+        is_hit = bool(perform_scene(scene, Strikes(stop_at=k)).hits)
         hits, since = hits + is_hit, 0 if is_hit else since + 1
         if since > AFTER:
             return hits
@@ -412,7 +420,7 @@ def stops(scene: Scene) -> int:
 def _until_over(scene: Scene, strikes_at: Callable[[int], Strikes]) -> Iterator[Strikes]:
     for k in range(1, MOST_STEPS):
         strikes = strikes_at(k)
-        if not perform(scene, strikes).hits:
+        if not perform_scene(scene, strikes).hits:
             return
         yield strikes
     raise AssertionError(f"scene {name_of(scene)!r} does not end in {MOST_STEPS} steps")

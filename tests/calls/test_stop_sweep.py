@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.calls.audit import STARTED
-from tests.calls.cancel_driver import Scene, Stage, stops
+from tests.calls.cancel_driver import Scene, Stage, stop_at_callbacks
 from tests.calls.samples import Stubborn, bare
 from tests.calls.sweeping import Call, busy_engine, open_on, slow, succeed
 from tests.calls.test_cancel_sweep_consent import answering, office_of
@@ -174,4 +174,4 @@ SCENES: tuple[Scene, ...] = (
 def test_stopped_at_every_moment(scene: Scene) -> None:
     """Wherever a call is stopped, its caller has a result that says so and why, it has one record
     and one final event, no slot is held, nobody waits, and the others get what is theirs."""
-    assert stops(scene) > 0
+    assert stop_at_callbacks(scene) > 0

@@ -13,7 +13,7 @@ from tool_engine.catalog.folder.merging import merge_folder
 from tool_engine.catalog.folder.watcher import ToolWatcher
 from tool_engine.catalog.index import ToolIndex
 
-__all__ = ["BOUND", "WAYS", "Follower", "definition", "described", "following", "is_empty"]
+__all__ = ["BOUND", "WAYS", "Follower", "definition", "follow_folder", "is_described", "is_empty"]
 
 BOUND = 20.0
 """Seconds within which anything must have happened."""
@@ -96,7 +96,7 @@ class Follower:
         return self.shown <= {f"{description} ['whole']" for description in descriptions}
 
 
-def described(text: str, name: str = "t") -> Callable[[ToolIndex], bool]:
+def is_described(text: str, name: str = "t") -> Callable[[ToolIndex], bool]:
     """The condition that a tool has this description."""
     return lambda index: (tool := index.get(name)) is not None and tool.description == text
 
@@ -107,7 +107,7 @@ def is_empty(index: ToolIndex) -> bool:
 
 
 @asynccontextmanager
-async def following(
+async def follow_folder(
     directory: Path,
     *,
     interval: float | None = None,

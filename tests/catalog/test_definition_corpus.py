@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.properties.definition_reading import read_values, same
+from tests.properties.definition_reading import is_same, read_values
 from tool_engine import DefinitionError, ToolConfigLoader
 from tool_engine.catalog.yaml.strict_yaml import load_documents
 
@@ -637,8 +637,8 @@ def test_values(text: str, value: Any) -> None:
     """K3, K4: what is written has this value, of this kind; another reader finds the same."""
     whole = f"a: {text}\n"
     (document,) = load_documents(whole, "x")
-    assert same(document.value, {"a": value})
-    assert same(read_values(whole), [{"a": value}])
+    assert is_same(document.value, {"a": value})
+    assert is_same(read_values(whole), [{"a": value}])
 
 
 @pytest.mark.parametrize(("text", "names"), TEXTS)

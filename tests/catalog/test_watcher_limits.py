@@ -11,7 +11,7 @@ import structlog
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, EventEmitter
 
-from tests.catalog.following import definition, described, following
+from tests.catalog.following import definition, follow_folder, is_described
 from tool_engine.catalog.folder import file_events
 
 _QUEUE = Path("/proc/sys/fs/inotify/max_queued_events")
@@ -44,9 +44,9 @@ async def test_no_watch_to_be_had(
     """K49: when the system gives no watch, looking goes on at intervals; the fault is logged."""
     monkeypatch.setattr(file_events, "Observer", observer)
     with structlog.testing.capture_logs() as logs:
-        async with following(tools, watch=True) as follower:
+        async with follow_folder(tools, watch=True) as follower:
             (tools / "a.yaml").write_text(definition("one"), encoding="utf-8")
-            await follower.until(described("one"))
+            await follower.until(is_described("one"))
     assert {log["event"] for log in logs} == {"watch_failed"}
 
 
@@ -66,7 +66,7 @@ async def test_more_events_than_the_system_keeps(
         return made
 
     monkeypatch.setattr(file_events, "Observer", observer)
-    async with following(tools, watch=True) as follower:
+    async with follow_folder(tools, watch=True) as follower:
         (emitter,) = emitters
         # While this lock is held, the system's queue is read once at most, a few thousand events.
         with emitter._inotify._lock:
@@ -74,7 +74,7 @@ async def test_more_events_than_the_system_keeps(
                 os.utime(tools / "a.txt")
                 os.utime(tools / "b.txt")
             (tools / "a.yaml").write_text(definition("one"), encoding="utf-8")
-        await follower.until(described("one"))
+        await follower.until(is_described("one"))
         # The first look was the one of those that come without an event.
         assert follower.looks[1] is None
         while "overflow" not in caplog.text:

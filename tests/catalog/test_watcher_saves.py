@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.catalog.following import BOUND, WAYS, definition, described, following
+from tests.catalog.following import BOUND, WAYS, definition, follow_folder, is_described
 from tool_engine import ToolConfigLoader, ToolEngine, ToolEngineConfig
 from tool_engine.catalog.folder import file_events, watcher
 from tool_engine.catalog.index import ToolIndex
@@ -141,7 +141,7 @@ SAVES = [
 async def test_saving(tools: Path, way: dict[str, Any]) -> None:
     """K49: each editor's way of saving ends with what was saved, and shows nothing in between."""
     names = [save.__name__ for save in SAVES]
-    async with following(tools, **way, settle=(0.05, 0.2)) as follower:
+    async with follow_folder(tools, **way, settle=(0.05, 0.2)) as follower:
         for text in ["one", "two"]:
             async with asyncio.TaskGroup() as group:
                 for name, save in zip(names, SAVES, strict=True):
@@ -162,49 +162,49 @@ async def test_a_writer_that_pauses_while_it_has_the_file_open(tools: Path) -> N
     """U12: while events tell that a file is open for writing, it is not read, however long."""
     file = tools / "a.yaml"
     text = definition("one")
-    async with following(tools, watch=True, interval=0.02, settle=(0.2, 0.2)) as follower:
+    async with follow_folder(tools, watch=True, interval=0.02, settle=(0.2, 0.2)) as follower:
         with file.open("w", encoding="utf-8") as stream:
             stream.write(text[: text.index("tags")])
             stream.flush()
             (tools / "b.yaml").write_text(definition("other", "b"), encoding="utf-8")
-            await follower.until(described("other", "b"))
+            await follower.until(is_described("other", "b"))
             await follower.until_looked(10)
             assert follower.index.get("t") is None
             stream.write(text[text.index("tags") :])
-        await follower.until(described("one"))
+        await follower.until(is_described("one"))
         assert follower.saw_only("one", "other")
 
 
 async def test_a_writer_that_never_closes(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """U12: a file that somebody forgot to close is read at last."""
     monkeypatch.setattr(file_events, "_OPEN_TIME", 0.1)
-    async with following(tools, watch=True) as follower:
+    async with follow_folder(tools, watch=True) as follower:
         with (tools / "a.yaml").open("w", encoding="utf-8") as stream:
             stream.write(definition("one"))
             stream.flush()
-            await follower.until(described("one"))
+            await follower.until(is_described("one"))
 
 
 async def test_an_empty_file(tools: Path, way: dict[str, Any]) -> None:
     """U12: a file that is emptied keeps its tool; only when it stays empty it is an error."""
     file = tools / "a.yaml"
-    async with following(tools, **way) as follower:
+    async with follow_folder(tools, **way) as follower:
         file.write_text(definition("one"), encoding="utf-8")
-        await follower.until(described("one"))
+        await follower.until(is_described("one"))
         emptied = time.monotonic()
         file.write_text("", encoding="utf-8")
         await follower.until_error("is empty")
         assert time.monotonic() - emptied > 0.4
-        assert described("one")(follower.index)
+        assert is_described("one")(follower.index)
         file.write_text(definition("two"), encoding="utf-8")
-        await follower.until(described("two"))
+        await follower.until(is_described("two"))
 
 
 async def test_a_file_that_is_never_left_alone_holds_up_no_other(
     tools: Path, way: dict[str, Any]
 ) -> None:
     """K49: what changes all the time is not read and not waited for."""
-    async with following(tools, **way) as follower:
+    async with follow_folder(tools, **way) as follower:
         is_done = False
 
         async def write() -> None:
@@ -218,10 +218,10 @@ async def test_a_file_that_is_never_left_alone_holds_up_no_other(
             group.create_task(write())
             for text in ["one", "two"]:
                 (tools / "b.yaml").write_text(definition(text, "b"), encoding="utf-8")
-                await follower.until(described(text, "b"))
+                await follower.until(is_described(text, "b"))
             is_done = True
         (tools / "a.yaml").write_text(definition("last"), encoding="utf-8")
-        await follower.until(described("last"))
+        await follower.until(is_described("last"))
 
 
 @pytest.mark.parametrize("save", [save_by_renaming, write_slowly])
@@ -231,7 +231,7 @@ async def test_a_file_that_is_written_while_the_engine_starts(tools: Path, save:
         group.create_task(run(save(tools / "a.yaml", definition("one"))))
         config = ToolEngineConfig(str(tools), reload_interval=0.02, watch_for_changes=True)
         async with ToolEngine(config) as engine:
-            while not described("one")(engine.index):
+            while not is_described("one")(engine.index):
                 assert len(engine.index) == 0
                 await asyncio.sleep(0.001)
 

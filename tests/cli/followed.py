@@ -33,7 +33,7 @@ class Followed:
 
 
 @contextmanager
-def following(url: str, *words: str) -> Iterator[Followed]:
+def follow_command(url: str, *words: str) -> Iterator[Followed]:
     """Runs `tool-engine` with words, on the records at `url`, until the block ends."""
     start = ["-m", "tool_engine.cli", "--records", url, *words]
     with Program(start, env={**os.environ, "COLUMNS": "80"}) as process:

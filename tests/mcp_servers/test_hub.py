@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests import warm
-from tests.executors.mcp.conftest import LIMIT, running, serve_http
+from tests.executors.mcp.conftest import LIMIT, count_running, serve_http
 from tests.mcp_servers.programs import PROGRAM, entry, program, python
 from tests.warm import SDK
 from tool_engine import ConcurrencyConfig, QueueApprover, ToolEngine, ToolEngineConfig
@@ -360,13 +360,13 @@ async def test_the_server_of_a_file_hears_of_a_call_that_is_given_up(folder: Pat
     async with engine_of(folder) as engine:
         async with anyio.create_task_group() as group:
             group.start_soon(engine.execute, "wait", {"text": "scope"})
-            await until(lambda: running(engine) == 1)
+            await until(lambda: count_running(engine) == 1)
             await engine.execute("echo", {})  # behind it on the way: the server has it
             group.cancel_scope.cancel()
         async with asyncio.timeout(LIMIT):
             while await said(engine, "given_up") != "scope":  # noqa: ASYNC110 - it happens in another process
                 await asyncio.sleep(0.01)
-        assert running(engine) == 0
+        assert count_running(engine) == 0
 
 
 async def test_a_file_names_a_tool_that_its_server_has(folder: Path) -> None:

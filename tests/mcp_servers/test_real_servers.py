@@ -21,7 +21,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters
 
-from tests.executors.mcp.conftest import running, until
+from tests.executors.mcp.conftest import count_running, until
 from tests.mcp_server.conftest import ERAS, text_of
 from tests.mcp_server.test_conformance import MODULES, NODE
 from tool_engine import ToolEngine, ToolEngineConfig
@@ -153,7 +153,7 @@ async def test_a_call_that_is_given_up_holds_nothing(engine: ToolEngine) -> None
         await begun.wait()
     call.cancel()
     await asyncio.wait([call])
-    assert running(engine) == 0
+    assert count_running(engine) == 0
     assert (await engine.execute("echo", {"message": "after"})).is_success
 
 
@@ -266,4 +266,4 @@ async def test_a_server_of_fastmcp(tmp_path: Path, revision: str) -> None:
         await until(lambda: mark.exists() and mark.read_text() == "begun")
         slow.cancel()
         await until(lambda: mark.read_text() == "given up")
-        assert running(engine) == 0
+        assert count_running(engine) == 0

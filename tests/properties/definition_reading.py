@@ -16,7 +16,7 @@ import yaml
 from tool_engine import Tool
 from tool_engine.model.group import ToolGroup
 
-__all__ = ["UnreadableError", "differences", "read_values", "same"]
+__all__ = ["UnreadableError", "differences", "is_same", "read_values"]
 
 _CORE: Final = "tag:yaml.org,2002:"
 _WORDS: Final = {
@@ -149,14 +149,14 @@ def _whole(number: int) -> int:
     return number
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     """Whether two values are equal, kinds of numbers included."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
     if isinstance(one, list):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(is_same, one, other))
     return bool(one == other)
 
 
@@ -171,7 +171,7 @@ def differences(tool: Tool | ToolGroup, definition: Any) -> list[str]:
     return [
         f"{name}: {found[name]!r} is not {value!r}"
         for name, value in expected.items()
-        if not same(found[name], value)
+        if not is_same(found[name], value)
     ]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.effort import IS_WHOLE, share_of
 from tests.properties.definition_judge import judge
 from tests.properties.definition_mutants import SAMPLES, mutant
-from tests.properties.definition_reading import differences, read_values, same
+from tests.properties.definition_reading import differences, is_same, read_values
 from tool_engine import DefinitionError, ToolConfigLoader
 from tool_engine.catalog.yaml.strict_yaml import parse_yaml
 
@@ -48,7 +48,7 @@ def test_the_value_of_any_text(text: str) -> None:
     documents, problems = parse_yaml(text, "x")
     if not problems:
         found = [document.value for document in documents]
-        assert same(found, read_values(text))
+        assert is_same(found, read_values(text))
 
 
 STEP = 3 if IS_WHOLE else 7

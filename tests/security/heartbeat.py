@@ -75,7 +75,7 @@ def counts_waiting() -> bool:
     return False
 
 
-def most() -> float:
+def most_seconds() -> float:
     """Seconds for which an attack may hold up the loop."""
     monitoring = getattr(sys, "monitoring", None)
     tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
@@ -86,7 +86,7 @@ async def assert_beats_on(attack: Callable[[], Awaitable[object]]) -> None:
     """Fails unless the heartbeat goes on while what `attack` returns is awaited, in a few tries."""
     longest = []
     for _ in range(TRIES):
-        bound = most()  # a tracer may leave in the middle
+        bound = most_seconds()  # a tracer may leave in the middle
         awaitable = attack()
         async with asyncio.timeout(LIMIT), Heartbeat() as heart:
             await awaitable

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.security.heartbeat import most
+from tests.security.heartbeat import most_seconds
 from tool_engine import ToolConfigLoader, ToolExecutionContext
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.arithmetic import FUNCTIONS
@@ -362,7 +362,7 @@ async def test_the_loop_beats_on() -> None:
     slow = {}
     for expression in HOSTILE:
         # Time of this thread: what others do on the machine is not the calculator's.
-        bound, began = most(), time.thread_time()
+        bound, began = most_seconds(), time.thread_time()
         with contextlib.suppress(ToolExecutionError):
             await executor.execute(tool, {"expression": expression}, context)
         seconds = time.thread_time() - began
@@ -393,7 +393,7 @@ def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 @given(st.recursive(NUMBERS, compound, max_leaves=12))
 def test_any_expression(expression: str) -> None:
     """U22: any expression of functions and operators is short work, whatever it is made of."""
-    bound, began = most(), time.thread_time()
+    bound, began = most_seconds(), time.thread_time()
     value: float | None = None
     with contextlib.suppress(CalculationError):  # to refuse is short work, too
         value = calculate(expression)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.effort import IS_WHOLE
-from tests.security.heartbeat import assert_beats_on, counts_waiting, most
+from tests.security.heartbeat import assert_beats_on, counts_waiting, most_seconds
 from tool_engine import (
     AgentLoop,
     ImageContent,
@@ -187,13 +187,13 @@ async def _failed(message: str) -> None:
 
 
 async def _computes() -> None:
-    until = time.process_time() + 2 * most()
+    until = time.process_time() + 2 * most_seconds()
     while time.process_time() < until:
         pass
 
 
 async def _sleeps() -> None:
-    time.sleep(2 * most())  # noqa: ASYNC251 - that is the mistake
+    time.sleep(2 * most_seconds())  # noqa: ASYNC251 - that is the mistake
 
 
 @pytest.mark.parametrize("attack", [_computes, _sleeps] if counts_waiting() else [_computes])

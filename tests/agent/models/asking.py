@@ -12,7 +12,7 @@ from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.reply import ParsedReply
 
-__all__ = ["ADD", "CALLS", "PROVIDERS", "TIMEOUT", "asked", "client_of", "result"]
+__all__ = ["ADD", "CALLS", "PROVIDERS", "TIMEOUT", "ask_model", "client_of", "result"]
 
 TIMEOUT = 20.0
 PROVIDERS = ("openai", "openai_responses", "anthropic", "gemini")
@@ -43,7 +43,7 @@ def result(value: int) -> ToolExecutionResult:
     return ToolExecutionResult(tool_name="add", is_success=True, output={"result": value})
 
 
-async def asked(model: Any, messages: list[Any], **fields: Any) -> ParsedReply:
+async def ask_model(model: Any, messages: list[Any], **fields: Any) -> ParsedReply:
     """One reply, read by the model's own protocol."""
     request = ChatRequest(messages=messages, **fields)
     asking = cast("AsyncGenerator[Any, None]", model.reply(request))

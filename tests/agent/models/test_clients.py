@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.models.asking import ADD, CALLS, PROVIDERS, TIMEOUT, asked, client_of, result
+from tests.agent.models.asking import ADD, CALLS, PROVIDERS, TIMEOUT, ask_model, client_of, result
 from tests.agent.models.servers import Turn, failing, play
 from tool_engine.agent.models.carried import CarriedProtocol
 from tool_engine.agent.models.client import Access
@@ -43,7 +43,7 @@ async def test_two_turns_with_parallel_calls(provider: str, is_streamed: bool) -
             "is_streamed": is_streamed,
         }
         messages = [model.user_message("1+2 and 3+4?")]
-        first = await asked(model, messages, **fields)
+        first = await ask_model(model, messages, **fields)
         assert [(c.call_id, c.tool_name, c.arguments, c.is_runnable) for c in first.calls] == [
             ("call_a", "add", {"a": 1, "b": 2}, True),
             ("call_b", "add", {"a": 3, "b": 4}, True),
@@ -51,7 +51,7 @@ async def test_two_turns_with_parallel_calls(provider: str, is_streamed: bool) -
         assert (first.text, first.findings) == ("Let me add.", [])
         messages += first.message
         messages += model.protocol.format_results([result(3), result(7)], first.calls)
-        last = await asked(model, messages, **fields)
+        last = await ask_model(model, messages, **fields)
     assert (last.text, last.calls, last.findings) == ("It is 3 and 7.", [], [])
     assert server.problems == []
     assert "Be brief." in str(server.requests[0])
@@ -75,7 +75,7 @@ async def test_usage(provider: str, key: str, count: int, is_streamed: bool) -> 
             play(provider, [ANSWERS]) as server,
             client_of(provider, server.url, protocol=protocol) as model,
         ):
-            reply = await asked(model, [model.user_message("Hi")], is_streamed=is_streamed)
+            reply = await ask_model(model, [model.user_message("Hi")], is_streamed=is_streamed)
         assert reply.usage[key] == count
 
 
@@ -98,8 +98,8 @@ async def test_a_turn_without_calls(provider: str, path: list[str], value: Any) 
     ):
         asking = [model.user_message("Hi")]
         tools = model.protocol.definitions([ADD])
-        await asked(model, asking, tools=tools, may_call=False)
-        await asked(model, asking, may_call=False)
+        await ask_model(model, asking, tools=tools, may_call=False)
+        await ask_model(model, asking, may_call=False)
     found: Any = server.requests[0]
     for key in path:
         found = found[key]
@@ -120,10 +120,10 @@ async def test_the_most_tokens(provider: str, path: list[str]) -> None:
     """U47: the request's bound counts, else the client's; Anthropic always gets one."""
     async with asyncio.timeout(TIMEOUT), play(provider, [ANSWERS] * 3) as server:
         async with client_of(provider, server.url, max_tokens=77) as model:
-            await asked(model, [model.user_message("Hi")], max_tokens=5)
-            await asked(model, [model.user_message("Hi")])
+            await ask_model(model, [model.user_message("Hi")], max_tokens=5)
+            await ask_model(model, [model.user_message("Hi")])
         async with client_of(provider, server.url) as model:
-            await asked(model, [model.user_message("Hi")])
+            await ask_model(model, [model.user_message("Hi")])
     sent: list[Any] = []
     for request in server.requests:
         found: Any = request
@@ -148,7 +148,7 @@ async def test_options_of_the_provider(
     """What else the provider knows goes into each request; what it does not know is named."""
     async with asyncio.timeout(TIMEOUT), play(provider, [ANSWERS]) as server:
         async with client_of(provider, server.url, **option) as model:
-            await asked(model, [model.user_message("Hi")])
+            await ask_model(model, [model.user_message("Hi")])
         found: Any = server.requests[0]
         for key in path:
             found = found[key]
@@ -186,7 +186,7 @@ async def test_text_protocols(provider: str, protocol: str, is_streamed: bool) -
             "is_streamed": is_streamed,
         }
         messages = [model.user_message("1+2 and 3+4?")]
-        first = await asked(model, messages, **fields)
+        first = await ask_model(model, messages, **fields)
         assert [(c.tool_name, c.arguments, c.is_runnable) for c in first.calls] == [
             ("add", {"a": 1, "b": 2}, True),
             ("add", {"a": 3, "b": 4}, True),
@@ -194,7 +194,7 @@ async def test_text_protocols(provider: str, protocol: str, is_streamed: bool) -
         assert (first.text.strip(), first.findings) == ("I add.", [])
         messages += first.message
         messages += model.protocol.format_results([result(3), result(7)], first.calls)
-        last = await asked(model, messages, **fields)
+        last = await ask_model(model, messages, **fields)
     assert (last.text, last.calls, server.problems) == ("It is 3 and 7.", [], [])
     assert "tools" not in server.requests[0]
     assert "Adds two numbers." in str(server.requests[0])
@@ -218,7 +218,9 @@ async def test_a_cut_reply_runs_nothing(
         client_of(provider, server.url, protocol=protocol) as model,
     ):
         told = None if protocol else model.protocol.definitions([ADD])
-        reply = await asked(model, [model.user_message("?")], tools=told, is_streamed=is_streamed)
+        reply = await ask_model(
+            model, [model.user_message("?")], tools=told, is_streamed=is_streamed
+        )
     assert [call.is_runnable for call in reply.calls][-1] is False
     assert "truncated" in [each.error_type for each in reply.findings]
     assert reply.stop_reason in ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")
@@ -233,7 +235,7 @@ async def test_a_refusal_is_no_failure(provider: str, is_streamed: bool) -> None
         play(provider, [Turn(text="I cannot.", stop="refusal")]) as server,
         client_of(provider, server.url) as model,
     ):
-        reply = await asked(model, [model.user_message("?")], is_streamed=is_streamed)
+        reply = await ask_model(model, [model.user_message("?")], is_streamed=is_streamed)
     assert reply.refusal
 
 
@@ -253,7 +255,7 @@ async def test_failures(provider: str, status: int, is_transient: bool, is_strea
         client_of(provider, server.url, api_key=key) as model,
     ):
         with pytest.raises(ChatModelError) as caught:
-            await asked(model, [model.user_message("?")], is_streamed=is_streamed)
+            await ask_model(model, [model.user_message("?")], is_streamed=is_streamed)
     failure = caught.value
     assert (failure.status, failure.is_transient) == (status, is_transient)
     assert "not today" in str(failure)
@@ -271,7 +273,7 @@ async def test_nobody_answers(provider: str, is_streamed: bool) -> None:
         url = server.url
     async with asyncio.timeout(TIMEOUT), client_of(provider, url) as model:
         with pytest.raises(ChatModelError, match=r"no answer from 127\.0\.0\.1:\d+: ") as caught:
-            await asked(model, [model.user_message("?")], is_streamed=is_streamed)
+            await ask_model(model, [model.user_message("?")], is_streamed=is_streamed)
     assert (caught.value.status, caught.value.is_transient) == (None, True)
 
 
@@ -287,7 +289,7 @@ async def test_a_cut_connection(provider: str, is_streamed: bool) -> None:
         client_of(provider, server.url) as model,
     ):
         with pytest.raises(ChatModelError, match="no answer from") as caught:
-            await asked(model, [model.user_message("?")], is_streamed=is_streamed)
+            await ask_model(model, [model.user_message("?")], is_streamed=is_streamed)
     assert caught.value.is_transient
 
 
@@ -304,7 +306,7 @@ async def test_garbage(provider: str, raw: bytes, is_streamed: bool) -> None:
         client_of(provider, server.url) as model,
     ):
         with pytest.raises(ChatModelError):
-            await asked(model, [model.user_message("?")], is_streamed=is_streamed)
+            await ask_model(model, [model.user_message("?")], is_streamed=is_streamed)
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])
@@ -317,7 +319,7 @@ async def test_cancelled_in_the_middle(provider: str, is_streamed: bool) -> None
         play(provider, [turn]) as server,
         client_of(provider, server.url) as model,
     ):
-        request = asked(model, [model.user_message("?")], is_streamed=is_streamed)
+        request = ask_model(model, [model.user_message("?")], is_streamed=is_streamed)
         asking = asyncio.create_task(request)
         await server.paused.wait()
         asking.cancel()
@@ -344,7 +346,7 @@ async def test_given_up_in_the_middle(provider: str) -> None:
             await server.paused.wait()
             await chunks.aclose()
             await server.gone.wait()
-            reply = await asked(model, [model.user_message("?")])
+            reply = await ask_model(model, [model.user_message("?")])
             assert reply.text == ANSWERS.text
     finally:
         gc.enable()
@@ -382,7 +384,7 @@ async def test_a_timeout(provider: str) -> None:
         client_of(provider, server.url, timeout=0.2) as model,
     ):
         with pytest.raises(ChatModelError) as caught:
-            await asked(model, [model.user_message("?")])
+            await ask_model(model, [model.user_message("?")])
         await server.gone.wait()
     assert caught.value.is_transient
 
@@ -396,7 +398,7 @@ async def test_the_sdk_asks_again(provider: str) -> None:
         play(provider, [busy, ANSWERS]) as server,
         client_of(provider, server.url, max_retries=1) as model,
     ):
-        assert (await asked(model, [model.user_message("?")])).text == ANSWERS.text
+        assert (await ask_model(model, [model.user_message("?")])).text == ANSWERS.text
     assert len(server.requests) == 2
 
 
@@ -409,7 +411,7 @@ async def test_closed(provider: str) -> None:
     await model.close()
     await model.close()
     with pytest.raises(ConfigurationError, match="is closed"):
-        await asked(model, [model.user_message("?")])
+        await ask_model(model, [model.user_message("?")])
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -421,8 +423,8 @@ async def test_a_client_that_is_there(provider: str) -> None:
         client_of(provider, server.url) as owner,
     ):
         async with type(owner)("model-2", client=owner._client) as model:
-            assert (await asked(model, [model.user_message("?")])).text == ANSWERS.text
-        assert (await asked(owner, [owner.user_message("?")])).text == ANSWERS.text
+            assert (await ask_model(model, [model.user_message("?")])).text == ANSWERS.text
+        assert (await ask_model(owner, [owner.user_message("?")])).text == ANSWERS.text
         with pytest.raises(ConfigurationError, match="its own key"):
             type(owner)("model-2", client=owner._client, timeout=3)
 
@@ -466,13 +468,13 @@ async def test_a_native_call_of_a_text_model(provider: str) -> None:
     ):
         assert isinstance(model.protocol, CarriedProtocol)
         messages = [model.user_message("?")]
-        reply = await asked(model, messages)
+        reply = await ask_model(model, messages)
         assert (reply.calls, reply.text) == ([], "Now.")
         assert [each.error_type for each in reply.findings] == ["skipped", "skipped"]
         assert "in messages of" in repr(model.protocol)
         assert model.protocol.definition_findings([ADD]) == []
         messages += [*reply.message, model.user_message("And?")]
-        assert (await asked(model, messages)).text == ANSWERS.text
+        assert (await ask_model(model, messages)).text == ANSWERS.text
     assert server.problems == []
 
 
@@ -486,7 +488,7 @@ async def test_what_was_said_before(provider: str) -> None:
         client_of(provider, server.url, protocol="vcp") as model,
     ):
         messages = [model.user_message("?"), model.say("assistant", "!"), model.say("user", "??")]
-        assert (await asked(model, messages)).text == ANSWERS.text
+        assert (await ask_model(model, messages)).text == ANSWERS.text
     assert server.problems == []
 
 

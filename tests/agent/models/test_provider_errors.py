@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.models.asking import ADD, CALLS, TIMEOUT, asked, client_of
+from tests.agent.models.asking import ADD, CALLS, TIMEOUT, ask_model, client_of
 from tests.agent.models.servers import Turn, failing, play
 from tests.protocols import wire_openai_responses as wire
 from tool_engine.errors import ChatModelError
@@ -24,7 +24,7 @@ async def test_a_server_without_stream_options() -> None:
         client_of("openai", server.url) as model,
     ):
         for _ in range(2):
-            assert (await asked(model, [model.user_message("?")])).text == "Seven."
+            assert (await ask_model(model, [model.user_message("?")])).text == "Seven."
     assert ["stream_options" in each for each in server.requests] == [True, False, False]
 
 
@@ -38,7 +38,7 @@ async def test_both_names_of_the_limit(refused: str) -> None:
         client_of("openai", server.url, max_tokens=9) as model,
     ):
         for _ in range(2):
-            assert (await asked(model, [model.user_message("?")])).text == "Seven."
+            assert (await ask_model(model, [model.user_message("?")])).text == "Seven."
     assert [each.get(other) for each in server.requests[-2:]] == [9, 9]
     assert len(server.requests) == (3 if refused == "max_tokens" else 2)
 
@@ -51,7 +51,7 @@ async def test_a_server_that_knows_no_limit() -> None:
         client_of("openai", server.url, max_tokens=9) as model,
     ):
         with pytest.raises(ChatModelError, match="Unknown parameter: 'max_completion_tokens'"):
-            await asked(model, [model.user_message("?")])
+            await ask_model(model, [model.user_message("?")])
     assert len(server.requests) == 2
 
 
@@ -63,7 +63,7 @@ async def test_what_the_user_set_is_kept() -> None:
         client_of("openai", server.url, stream_options={"include_usage": True}) as model,
     ):
         with pytest.raises(ChatModelError, match="stream_options"):
-            await asked(model, [model.user_message("?")])
+            await ask_model(model, [model.user_message("?")])
 
 
 async def test_a_limit_that_is_too_large() -> None:
@@ -75,7 +75,7 @@ async def test_a_limit_that_is_too_large() -> None:
         client_of("openai", server.url, max_tokens=99) as model,
     ):
         with pytest.raises(ChatModelError, match="too large"):
-            await asked(model, [model.user_message("?")])
+            await ask_model(model, [model.user_message("?")])
     assert len(server.requests) == 1
 
 
@@ -88,7 +88,7 @@ async def test_an_error_in_the_place_of_a_completion() -> None:
         client_of("openai", server.url) as model,
     ):
         with pytest.raises(ChatModelError, match="the model is not loaded"):
-            await asked(model, [model.user_message("?")], is_streamed=False)
+            await ask_model(model, [model.user_message("?")], is_streamed=False)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ async def test_what_to_do(status: int, cure: str | None) -> None:
         client_of("openai", server.url, max_retries=0) as model,
     ):
         with pytest.raises(ChatModelError) as caught:
-            await asked(model, [model.user_message("?")])
-        assert (await asked(model, [model.user_message("?")])).text == ANSWERS.text
+            await ask_model(model, [model.user_message("?")])
+        assert (await ask_model(model, [model.user_message("?")])).text == ANSWERS.text
     words = str(caught.value)
     assert words.endswith(f"answered {status}: Not so; {cure}" if cure else "Not so.")
 
@@ -123,7 +123,7 @@ async def test_what_is_no_api() -> None:
         client_of("openai", server.url, max_retries=0) as model,
     ):
         with pytest.raises(ChatModelError) as caught:
-            await asked(model, [model.user_message("?")], is_streamed=False)
+            await ask_model(model, [model.user_message("?")], is_streamed=False)
     assert str(caught.value).endswith(
         "; check that its address is that of a model's API, as its provider writes it"
     )
@@ -140,7 +140,7 @@ async def test_a_quota_that_is_used_up() -> None:
     ):
         server.say_errors_as(body)
         with pytest.raises(ChatModelError, match="current quota") as caught:
-            await asked(model, [model.user_message("?")])
+            await ask_model(model, [model.user_message("?")])
     assert (caught.value.status, caught.value.is_transient) == (429, False)
     assert str(caught.value).endswith("quota; raise the quota at the provider, or use another key")
 
@@ -168,7 +168,9 @@ async def test_a_response_that_failed(events: list[dict[str, Any]], is_transient
         client_of("openai_responses", server.url) as model,
     ):
         with pytest.raises(ChatModelError, match=r"gave up the reply .*orry") as caught:
-            await asked(model, [model.user_message("?")], tools=model.protocol.definitions([ADD]))
+            await ask_model(
+                model, [model.user_message("?")], tools=model.protocol.definitions([ADD])
+            )
     assert caught.value.is_transient is is_transient
 
 
@@ -182,7 +184,7 @@ async def test_a_whole_response_that_failed() -> None:
         client_of("openai_responses", server.url) as model,
     ):
         with pytest.raises(ChatModelError, match="We are sorry"):
-            await asked(model, [model.user_message("?")], is_streamed=False)
+            await ask_model(model, [model.user_message("?")], is_streamed=False)
 
 
 def wire_json(value: Any) -> bytes:
@@ -207,5 +209,5 @@ async def test_anthropic_breaks_off(kind: str, is_transient: bool) -> None:
         client_of("anthropic", server.url) as model,
     ):
         with pytest.raises(ChatModelError, match="Not now") as caught:
-            await asked(model, [model.user_message("?")])
+            await ask_model(model, [model.user_message("?")])
     assert caught.value.is_transient is is_transient

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.models.asking import ADD, CALLS, PROVIDERS, TIMEOUT, asked, client_of, result
+from tests.agent.models.asking import ADD, CALLS, PROVIDERS, TIMEOUT, ask_model, client_of, result
 from tests.agent.models.servers import Turn, failing, play
 from tool_engine.agent.models import RecordedModel, record
 from tool_engine.agent.models.carried import CarriedProtocol
@@ -44,7 +44,7 @@ async def test_a_script_in_every_protocol(protocol: str, is_streamed: bool) -> N
             "is_streamed": is_streamed,
         }
         messages = [model.user_message("1+2 and 3+4?")]
-        first = await asked(model, messages, **fields)
+        first = await ask_model(model, messages, **fields)
         assert [(c.tool_name, c.arguments, c.is_runnable) for c in first.calls] == [
             ("add", call.arguments, True) for call in CALLS
         ]
@@ -53,7 +53,7 @@ async def test_a_script_in_every_protocol(protocol: str, is_streamed: bool) -> N
         messages += first.message
         told = speaks.format_results([result(3), result(7)], first.calls)
         messages += [model.user_message(told)] if isinstance(told, str) else told
-        last = await asked(model, messages, **fields)
+        last = await ask_model(model, messages, **fields)
     assert (last.text, last.calls) == ("It is 3 and 7.", [])
     assert model.replies_left == 0
     if protocol == "gemini":  # ids come back as they were given
@@ -98,7 +98,7 @@ async def test_a_conversation_that_leaves_the_script(
     model = RecordedModel({"replies": [{"text": "Yes.", "expect": expect}]}, protocol=protocol)
     given = {"tools": model.protocol.definitions([ADD]), **fields}
     with pytest.raises(ChatModelError, match=words) as caught:
-        await asked(model, [model.user_message("What time is it?")], **given)
+        await ask_model(model, [model.user_message("What time is it?")], **given)
     assert not caught.value.is_transient
 
 
@@ -112,10 +112,10 @@ async def test_a_conversation_that_fits(protocol: str) -> None:
     )
     tools = model.protocol.definitions([ADD])
     messages = [model.user_message("Is it noon?")]
-    messages += (await asked(model, messages, tools=tools)).message
+    messages += (await ask_model(model, messages, tools=tools)).message
     messages.append(model.user_message("And now?"))
     with pytest.raises(ChatModelError, match="do not hold 'noon'"):
-        await asked(model, messages, tools=tools)
+        await ask_model(model, messages, tools=tools)
 
 
 async def test_the_tools_of_a_text_protocol() -> None:
@@ -124,18 +124,18 @@ async def test_the_tools_of_a_text_protocol() -> None:
         {"replies": [{"text": "Yes.", "expect": {"tools": ["add"]}}] * 2}, protocol="vcp"
     )
     speaks: Any = model.protocol
-    assert (await asked(model, [], system=speaks.prompt([ADD]))).text == "Yes."
+    assert (await ask_model(model, [], system=speaks.prompt([ADD]))).text == "Yes."
     with pytest.raises(ChatModelError, match="not told of the tool 'add'"):
-        await asked(model, [])
+        await ask_model(model, [])
 
 
 async def test_the_end_of_a_script() -> None:
     """A conversation that goes on after its script is a failure, each time."""
     model = RecordedModel({"replies": [{"text": "Yes."}]})
-    await asked(model, [])
+    await ask_model(model, [])
     for _ in range(2):
         with pytest.raises(ChatModelError, match="ends after 1 replies"):
-            await asked(model, [])
+            await ask_model(model, [])
     assert "1 of 1 replies given" in repr(model)
 
 
@@ -167,7 +167,7 @@ async def test_files(tmp_path: Path, name: str, text: str) -> None:
     path = tmp_path / name
     path.write_text(text)
     model = RecordedModel(path)
-    assert (await asked(model, [])).text == "Yes."
+    assert (await ask_model(model, [])).text == "Yes."
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ async def test_what_a_protocol_cannot_say() -> None:
         {"replies": [{"calls": [{"name": "add", "arguments": {"a": 1}}]}]}, protocol="vcp"
     )
     with pytest.raises(ChatModelError, match="reply 1: vcp cannot carry"):
-        await asked(model, [])
+        await ask_model(model, [])
 
 
 async def test_a_form_that_is_not_known() -> None:
@@ -223,7 +223,7 @@ async def test_a_text_protocol_without_the_words() -> None:
     model = RecordedModel({"replies": [{"calls": [{"name": "add"}]}, {"text": "Yes."}]})
     model._protocol = CarriedProtocol(Mute(), get_protocol("anthropic"))
     with pytest.raises(ChatModelError, match="has no render_call: write reply"):
-        await asked(model, [])
+        await ask_model(model, [])
     assert model.protocol.definition_findings([]) == []  # type: ignore[attr-defined]
 
 
@@ -270,7 +270,7 @@ async def test_a_real_model_recorded(
         tools = model.protocol.definitions([ADD])
         replies = []
         for _ in range(2):
-            reply = await asked(model, messages, tools=tools, is_streamed=is_streamed)
+            reply = await ask_model(model, messages, tools=tools, is_streamed=is_streamed)
             replies.append((reply.text, reply.calls, reply.usage, reply.stop_reason))
             messages += reply.message
             results = [result(3), result(7)][: len(reply.calls)]
@@ -303,14 +303,14 @@ async def test_a_failure_recorded(tmp_path: Path) -> None:
     ):
         for _ in range(2):
             with pytest.raises(ChatModelError):
-                await asked(model, [model.user_message("?")])
-        await asked(model, [model.user_message("?")])
+                await ask_model(model, [model.user_message("?")])
+        await ask_model(model, [model.user_message("?")])
     played = RecordedModel(path)
     for _ in range(2):
         with pytest.raises(ChatModelError) as caught:
-            await asked(played, [])
+            await ask_model(played, [])
         assert caught.value.is_transient
-    assert (await asked(played, [])).text == "Yes."
+    assert (await ask_model(played, [])).text == "Yes."
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])
@@ -329,12 +329,12 @@ async def test_secrets_are_not_recorded(
     path = tmp_path / "talk.json"
     told = RecordedModel({"replies": [said]})
     async with record(told, path) as model:
-        await asked(model, [], is_streamed=is_streamed)
+        await ask_model(model, [], is_streamed=is_streamed)
     text = path.read_text()
     assert "foxtrot" not in text
     assert "hunter2" not in text
     played = RecordedModel(path)
-    reply = await asked(played, [])
+    reply = await ask_model(played, [])
     assert reply.text or reply.calls
 
 
@@ -347,7 +347,7 @@ async def test_a_reply_that_was_left_is_not_recorded(tmp_path: Path) -> None:
         await anext(left)
         await left.aclose()
         assert not path.exists()
-        await asked(model, [])
+        await ask_model(model, [])
     assert len(json.loads(path.read_text())["replies"]) == 1
 
 
@@ -376,7 +376,7 @@ async def test_a_failure_with_a_secret(tmp_path: Path) -> None:
     path = tmp_path / "talk.json"
     async with record(RecordedModel(talk), path) as model:
         with pytest.raises(ChatModelError):
-            await asked(model, [])
+            await ask_model(model, [])
     [kept] = json.loads(path.read_text())["replies"]
     assert kept.keys() == {"error"}
     assert "foxtrot" not in path.read_text()
@@ -386,8 +386,8 @@ async def test_bytes_are_recorded(tmp_path: Path) -> None:
     """Bytes that are cut inside a character are recorded as the text that they are."""
     path = tmp_path / "talk.json"
     async with record(Bytes(), path) as model:
-        assert (await asked(model, [model.user_message("?")])).text == "好"
-    assert (await asked(RecordedModel(path), [])).text == "好"
+        assert (await ask_model(model, [model.user_message("?")])).text == "好"
+    assert (await ask_model(RecordedModel(path), [])).text == "好"
 
 
 def test_a_file_that_is_there(tmp_path: Path) -> None:

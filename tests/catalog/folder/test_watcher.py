@@ -19,8 +19,8 @@ from tests.catalog.following import (
     WAYS,
     Follower,
     definition,
-    described,
-    following,
+    follow_folder,
+    is_described,
     is_empty,
 )
 from tool_engine.catalog.folder import file_events
@@ -43,14 +43,14 @@ def way(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 async def test_each_kind_of_change(tools: Path, way: dict[str, Any]) -> None:
     """K49, U9: a new, an edited, an atomically replaced and a deleted file are all seen."""
-    async with following(tools, **way) as follower:
+    async with follow_folder(tools, **way) as follower:
         (tools / "a.yaml").write_text(definition("one"), encoding="utf-8")
-        await follower.until(described("one"))
+        await follower.until(is_described("one"))
         (tools / "a.yaml").write_text(definition("two"), encoding="utf-8")
-        await follower.until(described("two"))
+        await follower.until(is_described("two"))
         (tools / "a.yaml.tmp").write_text(definition("three"), encoding="utf-8")
         (tools / "a.yaml.tmp").replace(tools / "a.yaml")
-        await follower.until(described("three"))
+        await follower.until(is_described("three"))
         (tools / "a.yaml").unlink()
         await follower.until(is_empty)
         assert follower.saw_only("one", "two", "three")
@@ -59,25 +59,25 @@ async def test_each_kind_of_change(tools: Path, way: dict[str, Any]) -> None:
 async def test_a_folder_that_comes_later_and_goes(tmp_path: Path, way: dict[str, Any]) -> None:
     """K49: the folder may be made, deleted, made again, renamed, and replaced."""
     folder = tmp_path / "later"
-    async with following(folder, **way) as follower:
+    async with follow_folder(folder, **way) as follower:
         for text in ["one", "two"]:
             folder.mkdir()
             (folder / "a.yaml").write_text(definition(text), encoding="utf-8")
-            await follower.until(described(text))
+            await follower.until(is_described(text))
             shutil.rmtree(folder)
             await follower.until(is_empty)
         folder.mkdir()
         (folder / "a.yaml").write_text(definition("three"), encoding="utf-8")
-        await follower.until(described("three"))
+        await follower.until(is_described("three"))
         folder.rename(tmp_path / "aside")
         folder.mkdir()
         (folder / "a.yaml").write_text(definition("four"), encoding="utf-8")
-        await follower.until(described("four"))
+        await follower.until(is_described("four"))
         (folder / "a.yaml").write_text(definition("five"), encoding="utf-8")
-        await follower.until(described("five"))
+        await follower.until(is_described("five"))
         shutil.rmtree(folder)
         (tmp_path / "aside").rename(folder)
-        await follower.until(described("three"))
+        await follower.until(is_described("three"))
         assert follower.saw_only("one", "two", "three", "four", "five")
 
 
@@ -88,13 +88,13 @@ async def test_a_folder_behind_a_link(tmp_path: Path, way: dict[str, Any]) -> No
         (tmp_path / version / "a.yaml").write_text(definition(version), encoding="utf-8")
     link = tmp_path / "tools"
     link.symlink_to("one")
-    async with following(link, **way) as follower:
-        await follower.until(described("one"))
+    async with follow_folder(link, **way) as follower:
+        await follower.until(is_described("one"))
         (tmp_path / "new").symlink_to("two")
         (tmp_path / "new").replace(link)
-        await follower.until(described("two"))
+        await follower.until(is_described("two"))
         (tmp_path / "two" / "a.yaml").write_text(definition("three"), encoding="utf-8")
-        await follower.until(described("three"))
+        await follower.until(is_described("three"))
         assert follower.saw_only("one", "two", "three")
 
 
@@ -103,16 +103,16 @@ async def test_files_behind_links(tmp_path: Path, tools: Path, way: dict[str, An
     (tmp_path / "one").write_text(definition("one"), encoding="utf-8")
     (tmp_path / "two").write_text(definition("two"), encoding="utf-8")
     (tools / "a.yaml").symlink_to(tmp_path / "one")
-    async with following(tools, **way) as follower:
-        await follower.until(described("one"))
+    async with follow_folder(tools, **way) as follower:
+        await follower.until(is_described("one"))
         (tmp_path / "one").write_text(definition("edited"), encoding="utf-8")
-        await follower.until(described("edited"))
+        await follower.until(is_described("edited"))
         (tools / "new").symlink_to(tmp_path / "two")
         (tools / "new").replace(tools / "a.yaml")
-        await follower.until(described("two"))
+        await follower.until(is_described("two"))
         (tmp_path / "two").unlink()
         await follower.until_error("cannot be read")
-        assert described("two")(follower.index)
+        assert is_described("two")(follower.index)
 
 
 async def test_a_config_map_swap(tools: Path, way: dict[str, Any]) -> None:
@@ -124,26 +124,26 @@ async def test_a_config_map_swap(tools: Path, way: dict[str, Any]) -> None:
         os.utime(data / "a.yaml", (1, 1))
     (tools / "..data").symlink_to("..one")
     (tools / "a.yaml").symlink_to("..data/a.yaml")
-    async with following(tools, **way) as follower:
-        await follower.until(described("one"))
+    async with follow_folder(tools, **way) as follower:
+        await follower.until(is_described("one"))
         (tools / "..data_tmp").symlink_to("..two")
         (tools / "..data_tmp").replace(tools / "..data")
         shutil.rmtree(tools / "..one")
-        await follower.until(described("two"))
+        await follower.until(is_described("two"))
         assert follower.saw_only("one", "two")
 
 
 async def test_sub_folders(tools: Path, way: dict[str, Any]) -> None:
     """U20: with recursive, sub-folders are followed: new, moved and deleted ones, no hidden one."""
-    async with following(tools, recursive=True, **way) as follower:
+    async with follow_folder(tools, recursive=True, **way) as follower:
         (tools / ".git").mkdir()
         (tools / ".git" / "a.yaml").write_text(definition("hidden"), encoding="utf-8")
         (tools / "sub").mkdir()
         (tools / "sub" / "a.yaml").write_text(definition("one"), encoding="utf-8")
-        await follower.until(described("one"))
+        await follower.until(is_described("one"))
         (tools / ".git" / "b.yaml").write_text(definition("hidden"), encoding="utf-8")
         (tools / "sub" / "a.yaml").write_text(definition("two"), encoding="utf-8")
-        await follower.until(described("two"))
+        await follower.until(is_described("two"))
         (tools / "sub").rename(tools / "other")
         place = str(tools / "other" / "a.yaml")
         await follower.until(lambda index: [tool.source for tool in index] == [place])
@@ -155,41 +155,41 @@ async def test_sub_folders(tools: Path, way: dict[str, Any]) -> None:
 async def test_what_takes_a_files_place(tools: Path, way: dict[str, Any]) -> None:
     """U12: a folder, a pipe or a loop of links under a definition's name, and the file again."""
     file = tools / "a.yaml"
-    async with following(tools, **way) as follower:
+    async with follow_folder(tools, **way) as follower:
         file.write_text(definition("one"), encoding="utf-8")
-        await follower.until(described("one"))
+        await follower.until(is_described("one"))
         file.unlink()
         file.mkdir()
         await follower.until(is_empty)
         file.rmdir()
         file.write_text(definition("two"), encoding="utf-8")
-        await follower.until(described("two"))
+        await follower.until(is_described("two"))
         file.unlink()
         os.mkfifo(file)
         await follower.until_error("not a regular file")
         file.unlink()
         file.symlink_to(file)
         await follower.until_error("cannot be read")
-        assert described("two")(follower.index)
+        assert is_described("two")(follower.index)
         file.unlink()
         file.write_text(definition("three"), encoding="utf-8")
-        await follower.until(described("three"))
+        await follower.until(is_described("three"))
 
 
 async def test_clocks_and_sizes_that_tell_nothing(tools: Path, way: dict[str, Any]) -> None:
     """U10: times that lie in the future or are set back, and sizes that stay, hide no change."""
     file = tools / "a.yaml"
-    async with following(tools, **way) as follower:
+    async with follow_folder(tools, **way) as follower:
         file.write_text(definition("one"), encoding="utf-8")
         os.utime(file, (2**33, 2**33))
-        await follower.until(described("one"))
+        await follower.until(is_described("one"))
         file.write_text(definition("two"), encoding="utf-8")
         os.utime(file, (2**33, 2**33))
-        await follower.until(described("two"))
+        await follower.until(is_described("two"))
         (tools / "new").write_text(definition("six"), encoding="utf-8")
         os.utime(tools / "new", (2**33, 2**33))
         (tools / "new").replace(file)
-        await follower.until(described("six"))
+        await follower.until(is_described("six"))
         assert follower.saw_only("one", "two", "six")
 
 
@@ -197,7 +197,7 @@ async def test_a_file_of_several_tools(tools: Path, way: dict[str, Any]) -> None
     """U20: tools of one file come and go with their part of the file."""
     file = tools / "a.yaml"
     one, two = definition("one", "a"), definition("two", "b")
-    async with following(tools, **way) as follower:
+    async with follow_folder(tools, **way) as follower:
         file.write_text(f"{one}---\n{two}", encoding="utf-8")
         await follower.until(lambda index: index.list_names() == ["a", "b"])
         file.write_text(two, encoding="utf-8")
@@ -208,7 +208,7 @@ async def test_a_file_of_several_tools(tools: Path, way: dict[str, Any]) -> None
 async def test_thousands_at_once(tools: Path, way: dict[str, Any]) -> None:
     """K49: a checkout that deletes and writes very many files ends with all of them."""
     names = [f"t{number}" for number in range(400)]
-    async with following(tools, **way) as follower:
+    async with follow_folder(tools, **way) as follower:
         for version in ["one", "two"]:
             for name in names:
                 file = tools / f"{name}.yaml"
@@ -227,13 +227,13 @@ async def test_what_is_no_definition_is_not_looked_at(tools: Path) -> None:
     """K49: swap files, other files and reading cause no look; an edit, one at its own file."""
     (tools / "a.yaml").write_text(definition("one"), encoding="utf-8")
     (tools / "b.yaml").write_text(definition("x", "b"), encoding="utf-8")
-    async with following(tools, watch=True) as follower:
+    async with follow_folder(tools, watch=True) as follower:
         (tools / ".a.yaml.swp").write_text("x", encoding="utf-8")
         (tools / "4913").touch()
         (tools / "4913").unlink()
         (tools / "a.yaml").read_text(encoding="utf-8")
         (tools / "a.yaml").write_text(definition("two"), encoding="utf-8")
-        await follower.until(described("two"))
+        await follower.until(is_described("two"))
         looks = {paths for paths in follower.looks if paths is not None}
         assert looks == {frozenset({str(tools / "a.yaml")})}
 
@@ -271,7 +271,7 @@ async def test_a_change_during_a_look_is_followed_by_one_more(tools: Path) -> No
 
 async def test_a_loop_that_is_busy_loses_nothing(tools: Path) -> None:
     """K49: what happens while the event loop does not turn is seen when it turns again."""
-    async with following(tools, watch=True) as follower:
+    async with follow_folder(tools, watch=True) as follower:
         for number in range(50):
             (tools / f"t{number}.yaml").write_text(definition("d", f"t{number}"), encoding="utf-8")
             time.sleep(0.005)  # noqa: ASYNC251 - the loop is to stand still
@@ -297,7 +297,7 @@ async def test_a_failing_look_is_logged_and_made_again(tools: Path, way: dict[st
         await watcher.start()
         try:
             (tools / "a.yaml").write_text(definition("one"), encoding="utf-8")
-            await follower.until(described("one"))
+            await follower.until(is_described("one"))
         finally:
             await watcher.stop()
     assert {log["event"] for log in logs} == {"reload_failed"}
@@ -319,7 +319,7 @@ async def test_starting_and_stopping(tools: Path) -> None:
     await watcher.stop()
     await watcher.start()
     (tools / "a.yaml").write_text(definition("one"), encoding="utf-8")
-    await follower.until(described("one"))
+    await follower.until(is_described("one"))
     await watcher.stop()
 
 

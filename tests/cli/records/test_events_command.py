@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Command
-from tests.cli.followed import following
+from tests.cli.followed import follow_command
 from tests.cli.recorded import HOSTILE, lines_of, record_calls
 from tests.warm import Program
 from tool_engine import (
@@ -296,7 +296,7 @@ def calls_of(told: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 def test_follow_through_crashes_and_restarts(kept: str, tmp_path: Path) -> None:
     """Each event of each engine comes once, in order, whoever is killed, ends, or writes beside."""
-    with following(kept, "events", "--follow", "--json", "--after", "8") as followed:
+    with follow_command(kept, "events", "--follow", "--json", "--after", "8") as followed:
         told = [followed.json() for _ in range(2)]
         assert [each["sequence"] for each in told] == [9, 10]
         assert run_engines(tmp_path, 50, is_killed=True) == [-signal.SIGKILL]
@@ -318,7 +318,7 @@ def test_follow_through_crashes_and_restarts(kept: str, tmp_path: Path) -> None:
 def test_follow_is_told_of_no_event_twice(kept: str, tmp_path: Path) -> None:
     """Those that were there are not told again when others come, nor what is not wanted."""
     words = ("events", "--follow", "--json", "-n", "2", "--type", "execution_completed")
-    with following(kept, *words) as followed:
+    with follow_command(kept, *words) as followed:
         assert followed.json()["sequence"] == 4
         assert run_engines(tmp_path, 3) == [0]
         found = [followed.json() for _ in range(3)]
@@ -328,7 +328,7 @@ def test_follow_is_told_of_no_event_twice(kept: str, tmp_path: Path) -> None:
 
 def test_follow_when_an_engine_begins_to_keep_events(url: str, tmp_path: Path) -> None:
     """First records tell; from the first engine that keeps its events on, they do."""
-    with following(url, "events", "--follow") as followed:
+    with follow_command(url, "events", "--follow") as followed:
         lines = [followed.lines.get(timeout=30) for _ in range(6)]
         assert run_engines(tmp_path, 2, name="calls.db") == [0]
         lines += [followed.lines.get(timeout=30) for _ in range(5)]

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.cli.conftest import Command
-from tests.cli.followed import following
+from tests.cli.followed import follow_command
 from tests.cli.recorded import lines_of, record_calls
 from tests.knowledge.calls import entry_of
 from tests.warm import Program
@@ -44,7 +44,7 @@ def remove(folder: Path) -> None:
 @pytest.mark.parametrize("verb", ["history", "events"])
 def test_each_call_is_told_once_until_ctrl_c(url: str, tmp_path: Path, verb: str) -> None:
     """Calls of another process appear as they are recorded; Ctrl-C ends it with 130, quietly."""
-    with following(url, verb, "--follow", "--json", "--limit", "1") as followed:
+    with follow_command(url, verb, "--follow", "--json", "--limit", "1") as followed:
         first = followed.json()
         record_calls(tmp_path)
         later = [followed.json() for _ in range(6)]
@@ -72,7 +72,7 @@ def test_it_ends_when_nobody_reads_any_more(url: str) -> None:
 
 def test_a_file_that_was_deleted(url: str, tmp_path: Path) -> None:
     """What comes is found in the file that is there now, not in the one that was."""
-    with following(url, "history", "--follow", "--json", "--limit", "1") as followed:
+    with follow_command(url, "history", "--follow", "--json", "--limit", "1") as followed:
         ids = {followed.json()["call_id"]}
         remove(tmp_path)
         record_calls(tmp_path)

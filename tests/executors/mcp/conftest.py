@@ -28,7 +28,7 @@ async def until(condition: Callable[[], Any], limit: float = LIMIT) -> None:
             await asyncio.sleep(0.01)
 
 
-def running(engine: ToolEngine) -> int:
+def count_running(engine: ToolEngine) -> int:
     """How many calls hold a slot."""
     return engine.controller.snapshot().metrics.active
 

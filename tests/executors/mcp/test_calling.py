@@ -14,7 +14,7 @@ import pytest
 from mcp.server.lowlevel.server import Server
 from msgspec.structs import replace
 
-from tests.executors.mcp.conftest import COMMAND, LIMIT, running, serve_http, until
+from tests.executors.mcp.conftest import COMMAND, LIMIT, count_running, serve_http, until
 from tests.ports import free_port
 from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.executors.mcp.mcp_source import MCPSource
@@ -82,7 +82,7 @@ async def test_deadline_and_cancellation(engine: ToolEngine, source: MCPSource) 
     late = await engine.execute("slow", {}, ToolExecutionContext(timeout=0.2))
     assert late.error_type == "timeout"
     task = asyncio.create_task(engine.execute("slow", {}))
-    await until(lambda: running(engine) == 1)
+    await until(lambda: count_running(engine) == 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -104,13 +104,13 @@ async def test_the_server_hears_of_each_call_that_is_given_up(
     async def give_up(word: str) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(engine.execute, "slow", {"text": word})
-            await until(lambda: running(engine) == 1)
+            await until(lambda: count_running(engine) == 1)
             await engine.execute("echo", {})  # behind it on the way: the server has it
             group.cancel_scope.cancel()
 
     await give_up("scope")
     task = asyncio.create_task(engine.execute("slow", {"text": "task"}))
-    await until(lambda: running(engine) == 1)
+    await until(lambda: count_running(engine) == 1)
     await engine.execute("echo", {})
     task.cancel()
     late = ToolExecutionContext(timeout=1.0)
@@ -119,7 +119,7 @@ async def test_the_server_hears_of_each_call_that_is_given_up(
         while sorted((await list_given_up()).split()) != ["late", "scope", "task"]:  # noqa: ASYNC110 - it happens in another process
             await asyncio.sleep(0.01)
         assert sorted((await list_given_up()).split()) == ["late", "scope", "task"]
-    assert running(engine) == 0
+    assert count_running(engine) == 0
 
 
 async def test_no_sign_of_progress(engine: ToolEngine) -> None:
@@ -152,7 +152,7 @@ async def test_what_may_run_twice_does(engine: ToolEngine) -> None:
     await engine.add_source(source)
     first = pid_in(await engine.execute("whoami", {}))
     call = asyncio.create_task(engine.execute("slow", {}, ToolExecutionContext(timeout=LIMIT)))
-    await until(lambda: running(engine) == 1)
+    await until(lambda: count_running(engine) == 1)
     assert pid_in(await engine.execute("whoami", {})) == first  # behind it on the way
     os.kill(first, signal.SIGKILL)
     second = pid_in(await engine.execute("whoami", {}))
@@ -186,7 +186,7 @@ async def test_closing_in_a_call(engine: ToolEngine, source: MCPSource) -> None:
     """The calls of a removed source go on; the engine's end ends them."""
     await engine.add_source(source)
     steps = asyncio.create_task(engine.execute("steps", {"text": "4"}))
-    await until(lambda: running(engine) == 1)
+    await until(lambda: count_running(engine) == 1)
     await engine.remove_source(source)
     assert engine.get("steps") is None
     assert (await steps).is_success

@@ -10,7 +10,7 @@ import pytest
 from mcp.server import Server
 from mcp_types import ListToolsResult, Tool
 
-from tests.executors.mcp.conftest import LIMIT, running
+from tests.executors.mcp.conftest import LIMIT, count_running
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.executors.mcp.mcp_source import MCPSource
 from tool_engine.mcp_server import MCPServer
@@ -51,7 +51,7 @@ async def test_an_engine_that_was_closed(
         assert "the server 'other' was lost" in str(result.error)
         assert "the engine is closed" in str(result.error)
     assert (await engine.execute("add", {"number": 1})).error_type == "circuit_open"
-    assert running(engine) == 0
+    assert count_running(engine) == 0
 
 
 def failing(kind: object, **more: object) -> Server[Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executors.mcp.conftest import LIMIT, running
+from tests.executors.mcp.conftest import LIMIT, count_running
 from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.executors.mcp.mcp_source import MCPSource
 
@@ -21,7 +21,7 @@ async def engine(engine: ToolEngine) -> AsyncIterator[ToolEngine]:
     """An engine with the tools of the server; after each test no slot is held."""
     await engine.add_source(MCPSource("evil", command=[sys.executable, PROGRAM]))
     yield engine
-    assert running(engine) == 0
+    assert count_running(engine) == 0
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.executors.mcp.conftest import LIMIT, running
+from tests.executors.mcp.conftest import LIMIT, count_running
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import ToolEngine, ToolExecutionContext, ToolExecutionResult
 from tool_engine.executors.mcp.connection import _REST
@@ -54,7 +54,7 @@ def is_alive(pid: int) -> bool:
 async def nothing_is_left(engine: ToolEngine) -> AsyncIterator[None]:
     """After each test no slot is held, and after the engine no process runs."""
     yield
-    assert running(engine) == 0
+    assert count_running(engine) == 0
     await engine.close()
     assert await asyncio.to_thread(processes_left) == []
 

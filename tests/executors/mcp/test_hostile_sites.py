@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.executors.mcp.conftest import LIMIT, running
+from tests.executors.mcp.conftest import LIMIT, count_running
 from tests.ports import free_port
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import ToolEngine, ToolExecutionContext, ToolExecutionResult
@@ -132,7 +132,7 @@ async def serving(answer: Answer) -> AsyncIterator[Site]:
 @pytest.fixture(autouse=True)
 async def nothing_is_left(engine: ToolEngine) -> AsyncIterator[None]:
     yield
-    assert running(engine) == 0
+    assert count_running(engine) == 0
     await engine.close()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.executors.mcp.conftest import LIMIT, running
+from tests.executors.mcp.conftest import LIMIT, count_running
 from tests.executors.mcp.content_program import CONTENT
 from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.executors.mcp.mcp_source import MCPSource
@@ -36,7 +36,7 @@ async def engine(engine: ToolEngine, request: pytest.FixtureRequest) -> AsyncIte
     source = MCPSource("odd", command=[sys.executable, PROGRAM], revision=request.param)
     await engine.add_source(source)
     yield engine
-    assert running(engine) == 0
+    assert count_running(engine) == 0
 
 
 async def read(engine: ToolEngine, name: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ import pytest
 from mcp.server import Server
 
 from tests.effort import IS_WHOLE, share_of
-from tests.executors.mcp.conftest import COMMAND, LIMIT, running, until
+from tests.executors.mcp.conftest import COMMAND, LIMIT, count_running, until
 from tests.executors.mcp.test_hostile_servers import PROGRAM
 from tool_engine import (
     ConcurrencyConfig,
@@ -71,7 +71,7 @@ async def test_random_cancels(engine: ToolEngine, source: MCPSource) -> None:
                 name = chance.choice(["slow", "echo"])
                 group.create_task(give_up(name, chance.randrange(60)))
     await until(lambda: pending(source) == 0)
-    assert running(engine) == 0
+    assert count_running(engine) == 0
     assert source.connection._running == 0
     assert (await engine.execute("echo", {"text": "on"})).is_success
     assert source.connection._peer is connection
@@ -137,7 +137,7 @@ async def test_closing_in_calls(engine: ToolEngine) -> None:
     await engine.add_source(MCPSource("odd", command=COMMAND))
     whoami = (await engine.execute("whoami", {})).output["content"][0]["text"]
     tasks = [asyncio.create_task(engine.execute("slow", {})) for _ in range(20)]
-    await until(lambda: running(engine) == 20)
+    await until(lambda: count_running(engine) == 20)
     async with asyncio.timeout(LIMIT):
         await engine.close()
         results = await asyncio.gather(*tasks)
@@ -151,7 +151,7 @@ async def test_removing_in_calls(engine: ToolEngine) -> None:
     source = MCPSource("odd", command=COMMAND)
     await engine.add_source(source)
     task = asyncio.create_task(engine.execute("steps", {"text": "3"}))
-    await until(lambda: running(engine) == 1)
+    await until(lambda: count_running(engine) == 1)
     await engine.remove_source(source)
     assert (await task).is_success
     await until(lambda: source.connection._owner is not None and source.connection._owner.done())

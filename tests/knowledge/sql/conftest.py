@@ -47,7 +47,7 @@ def call(number: int, error_type: str | None = None, /, **fields: Any) -> CallEn
     return entry_of(result, params, context, fields.pop("tool", None), **fields)
 
 
-def asked(path: Path, sql: str) -> list[tuple[Any, ...]]:
+def ask_file(path: Path, sql: str) -> list[tuple[Any, ...]]:
     """What the file itself says, beside the code under test."""
     with closing(sqlite3.connect(path, timeout=10)) as connection:
         found = connection.execute(sql).fetchall()
@@ -62,13 +62,13 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def emptied(folder: Path) -> None:
+def empty_folder(folder: Path) -> None:
     """Deletes the files of a folder."""
     for path in folder.iterdir():
         path.unlink()
 
 
-def written(path: Path, data: bytes) -> None:
+def write_broken(path: Path, data: bytes) -> None:
     """Puts a file there that is no database."""
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(data)

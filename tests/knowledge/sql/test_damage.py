@@ -23,7 +23,7 @@ from sqlalchemy import text
 
 from tests.contracts.test_approval_storage_contract import NOW, request_for
 from tests.effort import IS_WHOLE
-from tests.knowledge.sql.conftest import BOUND, NOON, asked, call
+from tests.knowledge.sql.conftest import BOUND, NOON, ask_file, call
 from tool_engine import (
     ToolEngine,
     ToolEngineConfig,
@@ -261,8 +261,10 @@ def _is_free(path: Path, table: str, column: str) -> bool:
     """Whether what stands there now could have been written."""
     if column not in FREE or table == "tool_engine_schema":
         return False
-    (kind,) = [each[2] for each in asked(path, f"PRAGMA table_info({table})") if each[1] == column]
-    values = [each for (each,) in asked(path, f"SELECT {column} FROM {table}")]
+    (kind,) = [
+        each[2] for each in ask_file(path, f"PRAGMA table_info({table})") if each[1] == column
+    ]
+    values = [each for (each,) in ask_file(path, f"SELECT {column} FROM {table}")]
     return all(
         value is None or (isinstance(value, KINDS[kind]) and value == value and value != 9e999)
         for value in values
@@ -277,7 +279,7 @@ async def test_each_column(sound: Path, tmp_path: Path, table: str, column: str)
     async def check(name: str) -> None:
         path = _copied(sound, tmp_path, name)
         try:
-            asked(path, f"UPDATE {table} SET {column} = {DAMAGES[name].format(column)}")
+            ask_file(path, f"UPDATE {table} SET {column} = {DAMAGES[name].format(column)}")
         except sqlite3.IntegrityError:
             return  # it can never stand there
         # Whatever stands there, calls are not of an engine of that name: they have no process.
@@ -336,12 +338,12 @@ FILES: Final[dict[str, Callable[[Path], object]]] = {
         path.read_bytes()[:8192] + b"\xff" * 8192 + path.read_bytes()[16384:]
     ),
     "a folder": _make_folder,
-    "no column": lambda path: asked(path, "ALTER TABLE tool_calls DROP COLUMN params"),
+    "no column": lambda path: ask_file(path, "ALTER TABLE tool_calls DROP COLUMN params"),
     "a table of other columns": lambda path: [
-        asked(path, "DROP TABLE tool_values"),
-        asked(path, "CREATE TABLE tool_values (a TEXT)"),
+        ask_file(path, "DROP TABLE tool_values"),
+        ask_file(path, "CREATE TABLE tool_values (a TEXT)"),
     ],
-    "a newer version": lambda path: asked(path, "UPDATE tool_engine_schema SET version = 999"),
+    "a newer version": lambda path: ask_file(path, "UPDATE tool_engine_schema SET version = 999"),
 }
 
 
@@ -362,7 +364,7 @@ def test_file(sound: Path, tmp_path: Path, damage: str, table: str) -> None:
 async def test_the_others_are_read_around_it(sound: Path, tmp_path: Path) -> None:
     """The cures: before and after, and the statement that removes the row."""
     path = _copied(sound, tmp_path, "damaged")
-    asked(path, "UPDATE tool_calls SET params = '{' WHERE call_id = 'call-2'")
+    ask_file(path, "UPDATE tool_calls SET params = '{' WHERE call_id = 'call-2'")
     storage = SQLRecordStorage(f"sqlite:///{path}")
     store = ToolKnowledgeStore(storage)
     try:
@@ -382,7 +384,7 @@ async def test_the_others_are_read_around_it(sound: Path, tmp_path: Path) -> Non
             "call-1",
             "call-3",
         ]
-        asked(path, re.findall(r"DELETE FROM tool_calls WHERE key = -?\d+", message)[0])
+        ask_file(path, re.findall(r"DELETE FROM tool_calls WHERE key = -?\d+", message)[0])
         assert len(await store.query_call_records()) == 3
     finally:
         await storage.close()
@@ -391,12 +393,14 @@ async def test_the_others_are_read_around_it(sound: Path, tmp_path: Path) -> Non
 async def test_statistics_are_counted_anew(sound: Path, tmp_path: Path) -> None:
     """The cure of damaged statistics, which can be made of the calls."""
     path = _copied(sound, tmp_path, "damaged")
-    asked(path, "UPDATE tool_statistics SET calls = 'many' WHERE tool_name = 'echo'")
+    ask_file(path, "UPDATE tool_statistics SET calls = 'many' WHERE tool_name = 'echo'")
     storage = SQLRecordStorage(f"sqlite:///{path}")
     try:
         with pytest.raises(RecordsUnavailableError, match="tool_statistics") as found:
             await storage.statistics(RecordQuery())
-        asked(path, re.findall(r"UPDATE tool_engine_schema SET version = \d", str(found.value))[0])
+        ask_file(
+            path, re.findall(r"UPDATE tool_engine_schema SET version = \d", str(found.value))[0]
+        )
         await storage.close()
         storage = SQLRecordStorage(f"sqlite:///{path}")
         assert (await storage.statistics(RecordQuery())).total == 4
@@ -407,7 +411,7 @@ async def test_statistics_are_counted_anew(sound: Path, tmp_path: Path) -> None:
 async def test_events_go_on_after_it(sound: Path, tmp_path: Path) -> None:
     """A damaged event ends a reading, and the message says from where it goes on."""
     path = _copied(sound, tmp_path, "damaged")
-    asked(path, "UPDATE tool_events SET body = 'x' WHERE sequence = 2")
+    ask_file(path, "UPDATE tool_events SET body = 'x' WHERE sequence = 2")
     log = SQLEventStorage(f"sqlite:///{path}")
     await log.open()
     try:
@@ -473,7 +477,7 @@ def test_commands(
 ) -> None:
     """A command says what is damaged and ends with an error, and with no traceback."""
     path = _copied(sound, tmp_path, "damaged")
-    asked(path, damage)
+    ask_file(path, damage)
     for command in commands:
         code = run([*command.split(), "--records", f"sqlite:///{path}"])
         said = capsys.readouterr()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.knowledge.sql.conftest import asked, until
+from tests.knowledge.sql.conftest import ask_file, until
 from tool_engine.errors import (
     ConfigurationError,
     EventsExpiredError,
@@ -269,7 +269,7 @@ async def test_a_row_of_another_version(tmp_path: Path) -> None:
     async with writing(f"sqlite:///{path}") as writer:
         await writer.publish(1)
         tail = await reader.tail(0)
-        await asyncio.to_thread(asked, path, "UPDATE tool_events SET event_type = 'from_later'")
+        await asyncio.to_thread(ask_file, path, "UPDATE tool_events SET event_type = 'from_later'")
         for _ in range(2):
             with pytest.raises(ConfigurationError, match=r"the event 1.*the version of"):
                 await tail.read()

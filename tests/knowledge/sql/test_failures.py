@@ -16,7 +16,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.knowledge.sql.conftest import BOUND, Open, asked, call, emptied, until, written
+from tests.knowledge.sql.conftest import (
+    BOUND,
+    Open,
+    ask_file,
+    call,
+    empty_folder,
+    until,
+    write_broken,
+)
 from tests.postgres import running_server
 from tests.warm_async import start
 from tool_engine.errors import RecordsUnavailableError
@@ -51,7 +59,7 @@ async def test_locked_by_another_process(database: Path, open_storage: Open) -> 
     assert storage.waiting == 100
     await asyncio.wait_for(holder.communicate(b"\n"), BOUND)
     await until(lambda: storage.waiting == 0)
-    assert asked(database, "SELECT count(*) FROM tool_calls") == [(100,)]
+    assert ask_file(database, "SELECT count(*) FROM tool_calls") == [(100,)]
     assert storage.dropped == 0
 
 
@@ -60,7 +68,7 @@ async def test_table_is_dropped(database: Path, open_storage: Open) -> None:
     storage = await open_storage(database)
     storage.add(call(1))
     assert await storage.flush(BOUND)
-    asked(database, "DROP TABLE tool_calls")
+    ask_file(database, "DROP TABLE tool_calls")
     with capture_logs() as logs:
         for number in range(2, 10):
             storage.add(call(number))
@@ -75,10 +83,10 @@ async def test_file_is_deleted(database: Path, open_storage: Open) -> None:
     storage = await open_storage(database)
     storage.add(call(1))
     assert await storage.flush(BOUND)
-    emptied(database.parent)
+    empty_folder(database.parent)
     storage.add(call(2))
     assert await storage.flush(BOUND)
-    assert asked(database, "SELECT call_id FROM tool_calls") == [("call-2",)]
+    assert ask_file(database, "SELECT call_id FROM tool_calls") == [("call-2",)]
 
 
 async def test_file_becomes_garbage(database: Path, open_storage: Open) -> None:
@@ -86,8 +94,8 @@ async def test_file_becomes_garbage(database: Path, open_storage: Open) -> None:
     storage = await open_storage(database)
     storage.add(call(1))
     assert await storage.flush(BOUND)
-    emptied(database.parent)
-    written(database, os.urandom(50_000))
+    empty_folder(database.parent)
+    write_broken(database, os.urandom(50_000))
     with capture_logs() as logs:
         storage.add(call(2))
         assert not await storage.flush(BOUND)
@@ -95,7 +103,7 @@ async def test_file_becomes_garbage(database: Path, open_storage: Open) -> None:
         with pytest.raises(RecordsUnavailableError):
             await storage.query(RecordQuery())
         assert events(logs) == ["records_not_written"]
-        emptied(database.parent)
+        empty_folder(database.parent)
         await until(lambda: storage.waiting == 0)
     records = await storage.query(RecordQuery())
     assert [record.call_id for record in records] == ["call-3", "call-2"]
@@ -127,7 +135,7 @@ async def test_file_is_taken_away_in_the_middle_of_a_commit(
             await writing.write(batch)
     else:
         await writing.write(batch)
-        assert asked(database, "SELECT count(*) FROM tool_calls") == [(20,)]
+        assert ask_file(database, "SELECT count(*) FROM tool_calls") == [(20,)]
     assert taken_away
     await writing.close()
 
@@ -135,7 +143,7 @@ async def test_file_is_taken_away_in_the_middle_of_a_commit(
 async def test_folder_is_deleted(database: Path, open_storage: Open) -> None:
     """The folder is made anew, too."""
     storage = await open_storage(database)
-    emptied(database.parent)
+    empty_folder(database.parent)
     database.parent.rmdir()
     storage.add(call(1))
     assert await storage.flush(BOUND)
@@ -186,7 +194,7 @@ async def test_disk_is_full(database: Path) -> None:
         0,
         ["records_not_written", "records_written_again"],
     ]
-    assert asked(database, "PRAGMA integrity_check") == [("ok",)]
+    assert ask_file(database, "PRAGMA integrity_check") == [("ok",)]
 
 
 READ_ONLY = """
@@ -266,7 +274,7 @@ async def test_file_may_not_grow(database: Path, open_storage: Open) -> None:
     storage.add(call(0))
     assert await storage.flush(BOUND)
     writing: Any = storage._database._database
-    ((pages,),) = asked(database, "PRAGMA page_count")
+    ((pages,),) = ask_file(database, "PRAGMA page_count")
     await asyncio.to_thread(writing._connection.execute, f"PRAGMA max_page_count = {pages + 3}")
     with capture_logs() as logs:
         for number in range(1, 500):
@@ -275,7 +283,7 @@ async def test_file_may_not_grow(database: Path, open_storage: Open) -> None:
         await until(lambda: storage.waiting == 0)
     assert events(logs) == ["records_not_written", "records_written_again"]
     assert "full" in logs[0]["error"]
-    assert asked(database, "SELECT count(*) FROM tool_calls") == [(500,)]
+    assert ask_file(database, "SELECT count(*) FROM tool_calls") == [(500,)]
     assert (await storage.statistics(RecordQuery())).total == 500
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.knowledge.sql.conftest import BOUND, NOON, Open, asked, call, until
+from tests.knowledge.sql.conftest import BOUND, NOON, Open, ask_file, call, until
 from tool_engine.errors import ConfigurationError
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.model.record import RecordQuery
@@ -69,21 +69,21 @@ async def test_file_shrinks(database: Path, open_storage: Open) -> None:
         storage.add(call(number, output=large, tool_name=f"tool-{number}", executed_at=at))
     assert await storage.flush(120)
     before = await asyncio.to_thread(used, database)
-    asked(
+    ask_file(
         database,
         "UPDATE tool_values SET used_at = "
         "(SELECT finished_at / 1000000 FROM tool_calls WHERE result_hash = hash)",
     )
     await storage.prune(RecordRetention(max_count=10))
     # Some minutes longer, so that nothing goes that a batch is about to refer to.
-    ((values,),) = asked(database, "SELECT count(*) FROM tool_values")
+    ((values,),) = ask_file(database, "SELECT count(*) FROM tool_values")
     assert 10 <= values <= 16
     assert len((await storage.query(RecordQuery()))[-1].result["rows"]) == 500
     assert await asyncio.to_thread(used, database) < before / 4
 
 
 def used(database: Path) -> int:
-    ((pages,),) = asked(database, "PRAGMA page_count")
+    ((pages,),) = ask_file(database, "PRAGMA page_count")
     return int(pages)
 
 
@@ -113,7 +113,7 @@ async def test_by_itself(database: Path, open_storage: Open) -> None:
         storage.add(call(number))
     await storage.close()
     keeper = await open_storage(database, retention=RecordRetention(max_count=5))
-    await until(lambda: asked(database, "SELECT count(*) FROM tool_calls") == [(5,)])
+    await until(lambda: ask_file(database, "SELECT count(*) FROM tool_calls") == [(5,)])
     assert keeper.dropped == 0
 
 

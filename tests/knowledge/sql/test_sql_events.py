@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests import warm
-from tests.knowledge.sql.conftest import asked, until
+from tests.knowledge.sql.conftest import ask_file, until
 from tool_engine.errors import (
     ConfigurationError,
     EventsExpiredError,
@@ -144,13 +144,13 @@ async def test_what_has_no_database_to_go_to_is_tried_again(tmp_path: Path) -> N
         async with Opened(path) as opened:
             opened.publish()
             await opened.written()
-            asked(path, "ALTER TABLE tool_events RENAME TO gone")
+            ask_file(path, "ALTER TABLE tool_events RENAME TO gone")
             opened.publish(5)
             await until(lambda: opened.storage.is_failing)
             with pytest.raises(RecordsUnavailableError):
                 await opened.storage.read(0, 10)
             assert await opened.numbers(1) == [2, 3, 4, 5, 6]
-            asked(path, "ALTER TABLE gone RENAME TO tool_events")
+            ask_file(path, "ALTER TABLE gone RENAME TO tool_events")
             await opened.written()
             assert await opened.numbers() == [1, 2, 3, 4, 5, 6]
     names = [line["event"] for line in logs]
@@ -188,7 +188,7 @@ async def test_closing_writes_what_is_left_and_twice_is_fine(tmp_path: Path) -> 
     async with opened:
         opened.publish(2_500)
     await opened.log.close()
-    assert asked(path, "SELECT count(*) FROM tool_events") == [(2_500,)]
+    assert ask_file(path, "SELECT count(*) FROM tool_events") == [(2_500,)]
     opened.storage.append(ToolEngineEvent(STARTED, sequence=2_501))
     assert opened.storage.dropped == 1
     assert repr(opened.storage) == "<SQLEventStorage closed, 0 waiting, newest 2500>"
@@ -200,8 +200,8 @@ async def test_closing_while_the_database_fails_is_bounded(tmp_path: Path) -> No
     async with Opened(path) as opened:
         opened.publish()
         await opened.written()
-        asked(path, "DROP TABLE tool_events")
-        asked(path, "CREATE VIEW tool_events AS SELECT 1")
+        ask_file(path, "DROP TABLE tool_events")
+        ask_file(path, "CREATE VIEW tool_events AS SELECT 1")
         opened.publish(4)
         await until(lambda: opened.storage.is_failing)
         assert "failing" in repr(opened.storage)
@@ -214,7 +214,7 @@ async def test_a_table_that_was_dropped(tmp_path: Path) -> None:
     async with Opened(path) as opened:
         opened.publish()
         await opened.written()
-        asked(path, "DROP TABLE tool_events")
+        ask_file(path, "DROP TABLE tool_events")
         opened.publish(2)
         await opened.written()
         assert await opened.numbers(after=1) == [2, 3]
@@ -286,7 +286,7 @@ async def test_a_file_that_is_deleted_is_made_anew(tmp_path: Path) -> None:
         opened.publish(2)
         await opened.written()
         assert await opened.numbers(3) == [4, 5]
-    assert asked(path, "SELECT sequence FROM tool_events") == [(4,), (5,)]
+    assert ask_file(path, "SELECT sequence FROM tool_events") == [(4,), (5,)]
     async with Opened(path) as opened:
         assert opened.storage.newest == 5
         await opened.log.open()
@@ -300,7 +300,7 @@ async def test_a_row_that_nobody_understands(tmp_path: Path) -> None:
         opened.publish(2)
         await opened.written()
         for change in ("body = 'x'", "event_type = 'of_next_year'", "body = '{}'"):
-            asked(path, f"UPDATE tool_events SET {change} WHERE sequence = 2")  # noqa: S608 - the test's own text
+            ask_file(path, f"UPDATE tool_events SET {change} WHERE sequence = 2")  # noqa: S608 - the test's own text
             with pytest.raises(RecordsUnavailableError, match="the event 2 in the database"):
                 await opened.numbers(1)
 
@@ -311,7 +311,7 @@ async def test_nothing_is_kept_at_all(tmp_path: Path) -> None:
     async with Opened(path) as opened:
         opened.publish(2)
         await opened.written()
-        asked(path, "DELETE FROM tool_events")
+        ask_file(path, "DELETE FROM tool_events")
         with pytest.raises(EventsExpiredError, match="the oldest is 3"):
             await opened.numbers()
         assert await opened.numbers(2) == []
@@ -327,9 +327,9 @@ async def test_a_database_of_an_older_version_gets_the_tables(tmp_path: Path) ->
         "DROP TABLE tool_event_numbers",
         "UPDATE tool_engine_schema SET version = 1",
     ):
-        asked(path, statement)
+        ask_file(path, statement)
     async with Opened(path) as opened:
         opened.publish()
         await opened.written()
-    assert asked(path, "SELECT count(*) FROM tool_events") == [(1,)]
-    assert asked(path, "SELECT version FROM tool_engine_schema") == [(len(MIGRATIONS),)]
+    assert ask_file(path, "SELECT count(*) FROM tool_events") == [(1,)]
+    assert ask_file(path, "SELECT version FROM tool_engine_schema") == [(len(MIGRATIONS),)]

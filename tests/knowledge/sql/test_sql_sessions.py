@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.contracts.test_approval_storage_contract import request_for
-from tests.knowledge.sql.conftest import BOUND, Open, asked, call, emptied, written
+from tests.knowledge.sql.conftest import BOUND, Open, ask_file, call, empty_folder, write_broken
 from tests.knowledge.sql.test_queries import plan_of
 from tests.warm_async import start
 from tool_engine.errors import RecordsUnavailableError, SessionError
@@ -166,13 +166,13 @@ async def test_file_is_deleted(database: Path, open_storage: Open, *, is_folder_
     storage = await open_storage(database)
     await storage.sessions.save("chat", {"turn": 1})
     await storage.approvals.put(request_for())
-    emptied(database.parent)
+    empty_folder(database.parent)
     if is_folder_gone:
         database.parent.rmdir()
     assert await storage.sessions.load("chat") is None
     assert not await storage.approvals.claim("t-1")
     await storage.sessions.save("chat", {"turn": 2})
-    assert asked(database, "SELECT session_id FROM tool_sessions") == [("chat",)]
+    assert ask_file(database, "SELECT session_id FROM tool_sessions") == [("chat",)]
 
 
 async def test_table_is_dropped(storage: SQLRecordStorage) -> None:
@@ -203,14 +203,14 @@ async def test_garbage_in_its_place(database: Path, open_storage: Open) -> None:
     """A file that is no database is an error each time, and is left as it is."""
     storage = await open_storage(database)
     await storage.sessions.save("chat", {})
-    emptied(database.parent)
+    empty_folder(database.parent)
     garbage = os.urandom(5_000)
-    written(database, garbage)
+    write_broken(database, garbage)
     for _ in range(2):
         with pytest.raises(RecordsUnavailableError, match="no SQLite database"):
             await storage.sessions.save("chat", {})
     assert await asyncio.to_thread(database.read_bytes) == garbage
-    emptied(database.parent)
+    empty_folder(database.parent)
 
 
 async def test_server_is_not_there() -> None:
@@ -256,12 +256,14 @@ async def test_answered_arguments_are_gone(database: Path, open_storage: Open) -
     storage = await open_storage(database)
     params = {"pin": "made-up-pin", "path": "made-up-path"}
     await storage.approvals.put(request_for(params=params, secret_names=("pin",)))
-    ((data,),) = asked(database, "SELECT data FROM tool_approvals")
+    ((data,),) = ask_file(database, "SELECT data FROM tool_approvals")
     shown = packed_json.unpack_value(data, "it", "chat")
     assert "made-up-path" in str(shown)
     assert "made-up-pin" not in str(shown)
     assert await storage.approvals.claim("t-1")
-    assert asked(database, "SELECT token, is_open, data FROM tool_approvals") == [("t-1", 0, None)]
+    assert ask_file(database, "SELECT token, is_open, data FROM tool_approvals") == [
+        ("t-1", 0, None)
+    ]
 
 
 # Tables.
@@ -275,7 +277,7 @@ async def test_database_of_the_version_before(tmp_path: Path, open_storage: Open
         connection.execute("UPDATE tool_statistics SET seconds = seconds + 1000")
         connection.commit()
     storage = await open_storage(path)
-    assert asked(path, "SELECT version FROM tool_engine_schema") == [(len(MIGRATIONS),)]
+    assert ask_file(path, "SELECT version FROM tool_engine_schema") == [(len(MIGRATIONS),)]
     assert [each.call_id for each in await storage.query(RecordQuery(oldest_first=True))] == [
         f"call-{number}" for number in range(12)
     ]
@@ -334,7 +336,7 @@ async def test_migration_that_fails_changes_nothing(tmp_path: Path, open_storage
         connection.commit()
     with pytest.raises(RecordsUnavailableError, match="Cannot add a column to a view"):
         await SQLRecordStorage(f"sqlite:///{path}").sessions.load("chat")
-    assert asked(path, "SELECT version FROM tool_engine_schema") == [(5,)]
+    assert ask_file(path, "SELECT version FROM tool_engine_schema") == [(5,)]
 
 
 async def test_no_question_reads_every_session(database: Path, open_storage: Open) -> None:

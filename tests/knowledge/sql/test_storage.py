@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.knowledge.sql.conftest import BOUND, Open, asked, call, until, written
+from tests.knowledge.sql.conftest import BOUND, Open, ask_file, call, until, write_broken
 from tests.postgres import PostgresServer
 from tests.warm_async import start
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
@@ -136,7 +136,7 @@ async def test_large_results_are_kept_once(database: Path, open_storage: Open) -
     assert await storage.flush(BOUND)
     records = await storage.query(RecordQuery())
     assert [record.result for record in records] == [large] * 20
-    ((count, size, stored),) = asked(
+    ((count, size, stored),) = ask_file(
         database, "SELECT count(*), max(size), max(length(data)) FROM tool_values"
     )
     assert count == 1
@@ -280,7 +280,7 @@ async def test_many_processes_open_a_new_file(database: Path) -> None:
         _, errors = await asyncio.wait_for(process.communicate(), BOUND * 2)
         assert process.returncode == 0, errors.decode()
         assert not errors
-    assert asked(database, "SELECT version FROM tool_engine_schema") == [(len(MIGRATIONS),)]
+    assert ask_file(database, "SELECT version FROM tool_engine_schema") == [(len(MIGRATIONS),)]
 
 
 # Opening.
@@ -311,7 +311,7 @@ def test_password_is_hidden() -> None:
 
 async def test_no_database(database: Path, open_storage: Open) -> None:
     """What is no database is told when the engine starts, and left as it is."""
-    written(database, b"shopping list, " * 100)
+    write_broken(database, b"shopping list, " * 100)
     with pytest.raises(ConfigurationError, match=r"calls\.db cannot be used: .*no SQLite database"):
         await open_storage(database)
     with database.open("rb") as file:
@@ -330,7 +330,7 @@ async def test_newer_tables(database: Path, open_storage: Open) -> None:
     """Tables of a newer version are not written to."""
     storage = await open_storage(database)
     await storage.close()
-    asked(database, "UPDATE tool_engine_schema SET version = 99")
+    ask_file(database, "UPDATE tool_engine_schema SET version = 99")
     known = f"of version 99, and this tool_engine knows {len(MIGRATIONS)}"
     with pytest.raises(ConfigurationError, match=known):
         await open_storage(database)
@@ -373,7 +373,7 @@ async def test_close_writes_what_waits(database: Path) -> None:
     for _ in range(50):
         await engine.execute("echo", {"word": "hi"})
     await engine.close()
-    assert asked(database, "SELECT count(*) FROM tool_calls") == [(50,)]
+    assert ask_file(database, "SELECT count(*) FROM tool_calls") == [(50,)]
 
 
 @pytest.mark.parametrize("is_watched", [False, True])
@@ -388,8 +388,8 @@ async def test_closed_file_has_all(database: Path, tmp_path: Path, *, is_watched
         assert (await engine.get_call_statistics())["total_records"] == 50
         await engine.close()
         copy = shutil.copyfile(database, tmp_path / "copy.db")
-        assert asked(copy, "SELECT count(*) FROM tool_calls") == [(50,)]
-        assert asked(copy, "SELECT count(*) > 0 FROM tool_events") == [(1,)]
+        assert ask_file(copy, "SELECT count(*) FROM tool_calls") == [(50,)]
+        assert ask_file(copy, "SELECT count(*) > 0 FROM tool_events") == [(1,)]
 
 
 async def test_closes_beside_one_who_reads(database: Path) -> None:
@@ -403,7 +403,7 @@ async def test_closes_beside_one_who_reads(database: Path) -> None:
         await engine.execute("echo", {"word": "hi"})
         await engine.close()
         assert other.execute("SELECT count(*) FROM tool_calls").fetchone() == (1,)
-    assert asked(database, "SELECT count(*) FROM tool_calls") == [(2,)]
+    assert ask_file(database, "SELECT count(*) FROM tool_calls") == [(2,)]
 
 
 async def test_after_the_end(database: Path, open_storage: Open) -> None:
@@ -453,10 +453,10 @@ async def test_told_when_the_file_takes_rows_by_itself(database: Path) -> None:
     await writing.open()
     batch = RowMaker().batch([call(number) for number in range(100)])
     kept: list[Any] = []
-    batch.under_way = lambda: kept.append(asked(database, "SELECT count(*) FROM tool_calls"))
+    batch.under_way = lambda: kept.append(ask_file(database, "SELECT count(*) FROM tool_calls"))
     await writing.write(batch)
     assert kept == [[(0,)]]
-    assert asked(database, "SELECT count(*) FROM tool_calls") == [(100,)]
+    assert ask_file(database, "SELECT count(*) FROM tool_calls") == [(100,)]
     await writing.close()
 
 
@@ -475,7 +475,7 @@ async def test_result_comes_after_the_commit(careful: ToolEngine, database: Path
     for number in range(1, 6):
         result = await careful.execute("echo", {"word": "hi"})
         assert "record" not in result.metadata
-        assert asked(database, "SELECT count(*) FROM tool_calls") == [(number,)]
+        assert ask_file(database, "SELECT count(*) FROM tool_calls") == [(number,)]
 
 
 async def test_calls_share_a_commit(careful: ToolEngine, database: Path) -> None:
@@ -493,21 +493,21 @@ async def test_calls_share_a_commit(careful: ToolEngine, database: Path) -> None
     async with asyncio.TaskGroup() as group:
         for _ in range(100):
             group.create_task(careful.execute("echo", {"word": "hi"}))
-    assert asked(database, "SELECT count(*) FROM tool_calls") == [(100,)]
+    assert ask_file(database, "SELECT count(*) FROM tool_calls") == [(100,)]
     assert commits < 50
 
 
 async def test_call_ends_without_its_record(careful: ToolEngine, database: Path) -> None:
     """With `call`, a database that takes nothing fails no call; the result says so."""
-    asked(database, "ALTER TABLE tool_calls RENAME COLUMN bucket TO bin")
+    ask_file(database, "ALTER TABLE tool_calls RENAME COLUMN bucket TO bin")
     result = await careful.execute("echo", {"word": "hi"})
     assert result.is_success
     assert result.metadata["record"] == "not kept"
     again = await asyncio.wait_for(careful.execute("echo", {"word": "hi"}), BOUND)
     assert again.metadata["record"] == "not kept"
-    asked(database, "ALTER TABLE tool_calls RENAME COLUMN bin TO bucket")
+    ask_file(database, "ALTER TABLE tool_calls RENAME COLUMN bin TO bucket")
     await until(lambda: careful.store.storage.waiting == 0)  # type: ignore[attr-defined]
-    assert asked(database, "SELECT count(*) FROM tool_calls") == [(2,)]
+    assert ask_file(database, "SELECT count(*) FROM tool_calls") == [(2,)]
 
 
 async def test_cancelled_while_it_waits_for_the_commit(careful: ToolEngine, database: Path) -> None:

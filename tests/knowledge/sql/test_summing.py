@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.effort import IS_WHOLE
-from tests.knowledge.sql.conftest import BOUND, NOON, Open, asked, call
+from tests.knowledge.sql.conftest import BOUND, NOON, Open, ask_file, call
 from tests.knowledge.sql.test_queries import plan_of
 from tool_engine.knowledge.sql import queries
 from tool_engine.knowledge.sql.schema.schema import MIGRATIONS
@@ -241,7 +241,7 @@ async def test_old_database(tmp_path: Path, open_storage: Open) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(OLD.read_text())
     storage = await open_storage(path)
-    assert asked(path, "SELECT version FROM tool_engine_schema") == [(len(MIGRATIONS),)]
+    assert ask_file(path, "SELECT version FROM tool_engine_schema") == [(len(MIGRATIONS),)]
     assert [record.call_id for record in await storage.query(RecordQuery(oldest_first=True))] == [
         f"call-{number}" for number in range(24)
     ]

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.knowledge.calls import entry_of
-from tests.knowledge.sql.conftest import BOUND, NOON, Open, asked
+from tests.knowledge.sql.conftest import BOUND, NOON, Open, ask_file
 from tests.sources_of_tools import tool
 from tool_engine.knowledge.sql.schema.schema import MIGRATIONS
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
@@ -46,7 +46,7 @@ async def test_calls_of_a_version_without_origins(tmp_path: Path, open_storage: 
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(OLD.read_text())
     storage = await open_storage(path)
-    assert asked(path, "SELECT version FROM tool_engine_schema") == [(len(MIGRATIONS),)]
+    assert ask_file(path, "SELECT version FROM tool_engine_schema") == [(len(MIGRATIONS),)]
     await _check_origins(storage, 12)
 
 
