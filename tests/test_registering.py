@@ -136,14 +136,10 @@ def test_at_once_as_one_after_the_other(tools: list[Any]) -> None:
 
     async def compare() -> None:
         single, together = ToolEngine(CONFIG), ToolEngine(CONFIG)
-        handlers: dict[str, Any] = {}
         is_right = True
         try:
             for definition, handler in tools:
-                tool = single.register_tool(definition, handler)
-                if handler is not None:
-                    # One after the other, the last function runs all tools of its name.
-                    is_right &= handlers.setdefault(tool.handler, handler) is handler
+                single.register_tool(definition, handler)
         except ToolEngineError:
             is_right = False
         try:
@@ -158,3 +154,48 @@ def test_at_once_as_one_after_the_other(tools: list[Any]) -> None:
         await together.close()
 
     asyncio.run(compare())
+
+
+async def test_two_functions_under_one_handler() -> None:
+    """One by one as together: neither tool may run what was written for the other."""
+    entry = {"type": "custom", "handler": "same"}
+    async with ToolEngine(CONFIG) as engine:
+        engine.register_tool(define("one", entry=entry), double)
+        with pytest.raises(DefinitionError, match="the tool 'one' has the handler 'same', too"):
+            engine.register_tool(define("two", entry=entry), lambda a: a)
+        with pytest.raises(DefinitionError, match="the tool 'one' has the handler 'same', too"):
+            engine.register_tools([(define("two", entry=entry), lambda a: a)])
+        engine.register_tool(define("two", entry=entry), double)
+        engine.unregister_tool("one")
+        engine.unregister_tool("two")
+        engine.register_tool(define("two", entry=entry), lambda a: a)
+        assert (await engine.execute("two", {"a": 4})).output == {"result": 4}
+        engine.register_tool(define("one"), double)
+        assert (await engine.execute("one", {"a": 4})).output == {"result": 8}
+
+
+async def test_a_function_under_the_handler_of_another_tool() -> None:
+    """What ran the other one before is not replaced by it."""
+    entry = {"type": "builtin", "handler": "echo"}
+    other = define("one", entry=entry, parameters=[])
+    async with ToolEngine(CONFIG) as engine:
+        with pytest.raises(DefinitionError, match="another of these tools has the handler 'echo'"):
+            engine.register_tools([other, (define("two", entry=entry), double)])
+        engine.register_tool(other)
+        with pytest.raises(DefinitionError, match="the tool 'one' has the handler 'echo', too"):
+            engine.register_tool(define("two", entry=entry), double)
+
+
+async def test_a_method_runs_several_tools() -> None:
+    """Each look at an object's method is another value, and the same function."""
+
+    class Shop:
+        def count(self, a: int) -> int:
+            return a
+
+    shop, entry = Shop(), {"type": "custom", "handler": "count"}
+    async with ToolEngine(CONFIG) as engine:
+        engine.register_tool(define("one", entry=entry), shop.count)
+        engine.register_tool(define("two", entry=entry), shop.count)
+        with pytest.raises(DefinitionError, match=r"another entry\.handler"):
+            engine.register_tool(define("three", entry=entry), Shop().count)

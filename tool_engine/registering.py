@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -135,6 +136,8 @@ class RegistersTools:
         self._reloader.files.read_by_program.update(batch.files)
         for name, handler in batch.handlers.items():
             self._registry.register(name, handler.executor)
+        for name, users in batch.users.items():
+            self._registry.users.setdefault(name, set()).update(users)
         self._swap_index(index)
         for tool in batch.tools.values():
             self._reloader.publish_added(tool)
@@ -167,6 +170,8 @@ class _Batch:
         self.tools: dict[str, Tool] = {}
         self.handlers: dict[str, PreparedHandler] = {}
         """What runs them, by the name of the handler."""
+        self.users: dict[str, list[str]] = {}
+        """Their names, by that of the handler."""
         self.files: set[str] = set()
         """The files from which the program has read some of them."""
         self.problems: list[DefinitionProblem] = []
@@ -189,28 +194,43 @@ class _Batch:
             cure = "rename or remove one of the two"
             message = f"the tool {tool.name!r} is given twice; {cure}"
             raise DefinitionError(DefinitionProblem(message, source, path="name", cure=cure))
+        # Read once: a tool's entry is made anew whenever it is read.
+        name = tool.handler
         if handler is not None:
-            self._add_handler(tool, handler, source)
+            self._add_handler(tool, name, handler, source)
         elif isinstance(given, Tool) and (problems := check(tool)):
             raise DefinitionError(*problems)
         self.tools[tool.name] = tool
+        self.users.setdefault(name, []).append(tool.name)
         return tool
 
-    def _add_handler(self, tool: Tool, handler: Callable[..., Any], source: str) -> None:
+    def _add_handler(self, tool: Tool, name: str, handler: Callable[..., Any], source: str) -> None:
         prepared = self._prepared.get(id(handler))
         if prepared is None:
             prepared = self._prepared[id(handler)] = PreparedHandler(handler, self._alike)
             self._alike.setdefault(signature_key(handler), prepared)
         prepared.check(tool)
-        # Read once: a tool's entry is made anew whenever it is read.
-        name = tool.handler
-        other = self.handlers.setdefault(name, prepared)
-        if other is not prepared:
+        user = self._find_user(name, handler)
+        if name in self.users and self.handlers.get(name) is not prepared:
+            user = "another of these tools"
+        self.handlers[name] = prepared
+        if user:
             cure = "give one of them another entry.handler"
-            message = f"two of these tools have the handler {name!r}, and not the same "
-            message += f"function: both would run one of them; {cure}"
+            message = f"{user} has the handler {name!r}, too, and not the same function: "
+            message += f"both would run one of them; {cure}"
             problem = DefinitionProblem(message, source, path="entry.handler", cure=cure)
             raise DefinitionError(problem)
+
+    def _find_user(self, name: str, handler: Callable[..., Any]) -> str:
+        """Return which tool of the engine something else runs by this name; empty: none."""
+        for each in self._registry.users.get(name, ()):
+            tool = self._index.get(each)
+            if tool is not None and tool.source is None and tool.handler == name:
+                present = getattr(self._registry.get(name), "handler", None)
+                is_method = isinstance(handler, MethodType)
+                is_same = present is handler or (is_method and present == handler)
+                return "" if is_same else f"the tool {each!r}"
+        return ""
 
     def try_to_add(
         self, number: int, given: Definition, handler: Callable[..., Any] | None

@@ -135,6 +135,9 @@ class ExecutorRegistry:
             BUILTIN_EXECUTORS[_MCP]: (self._find_server,),
         }
         self._registered: dict[str, ToolExecutor] = {}
+        self.users: dict[str, set[str]] = {}
+        """By handler the names of tools that were registered in code, also of those that are gone
+        again."""
         self._loaded: dict[str, ToolExecutor] = {}
         self._of_sources: dict[str | None, ToolExecutor | None] = {}
         self._opened: dict[int, ToolExecutor | Places] = {}
