@@ -299,8 +299,7 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
         directory = check_path("tools_directory", self.tools_directory)
         msgspec.structs.force_setattr(self, "tools_directory", directory)
         for field in ("name", "process"):
-            if getattr(self, field) is not None:
-                check_name(field, getattr(self, field))
+            check_name(field, getattr(self, field), may_be_none=True)
         for switch in _SWITCHES:
             check_switch(switch, getattr(self, switch))
         msgspec.structs.force_setattr(self, "sources", checked_sources(self.sources))

@@ -29,6 +29,7 @@ LONG = "x" * 3_000_000
         ({"session_grace": 1e6, "lease_ttl": 1e9}, "cluster.session_grace must be at most 86400"),
         ({"session_grace": 1e-9}, "cluster.session_grace must be at least 0.01 s"),
         ({"lease_ttl": float("inf")}, "finite"),
+        ({"name": None}, "cluster.name must be a text that is not empty, got None"),
         ({"name": LONG}, "cluster.name must be a text of at most 100 characters"),
         ({"name": "a\0b"}, "without a zero character"),
         ({"name": "\ud800"}, "one half of a surrogate pair"),

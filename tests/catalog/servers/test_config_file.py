@@ -131,6 +131,13 @@ def test_one_that_is_turned_off_is_known(tmp_path: Path) -> None:
             [("1:25: mcpServers.one.comand: unknown key 'comand'; did you mean 'command'?")],
         ),
         (
+            {"cmd": "x", "environment": {}},
+            [
+                "1:25: mcpServers.one.cmd: unknown key 'cmd'; did you mean 'command'?",
+                "1:37: mcpServers.one.environment: unknown key 'environment'; did you mean 'env'?",
+            ],
+        ),
+        (
             {"command": "x", "args": "y"},
             [
                 (

@@ -65,6 +65,14 @@ _PASSED_OVER: Final = {
 _TEXTS: Final = ("name", "title", "label", "description", "note", "notes", "comment")
 _HARMLESS: Final = (*_TEXTS, "$schema", "id", "version", "icon", "gallery", "metadata", "dev")
 _CLIENT_KEYS: Final = (*_SAME, *_RENAMED, *_ENABLED, OWN)
+_OTHER_NAMES: Final = {
+    **dict.fromkeys(("cmd", "exec", "program", "executable"), "command"),
+    **dict.fromkeys(("arguments", "argv", "params"), "args"),
+    **dict.fromkeys(("environment", "environ"), "env"),
+    **dict.fromkeys(("uri", "endpoint", "address"), "url"),
+    **dict.fromkeys(("workdir", "workingDirectory", "working_directory", "directory"), "cwd"),
+}
+"""What no program reads -> what is meant by it."""
 _OF_ENTRY: Final = ("name", "enabled", "cwd")
 """Keys of a definition that stand in an entry under their own names."""
 
@@ -268,7 +276,7 @@ def _take_keys(
 
 def _meant_key(key: str) -> str:
     is_known = key in _CLIENT_KEYS or key in _PASSED_OVER or key in _HARMLESS
-    return "" if is_known else find_nearest(key, _CLIENT_KEYS)
+    return "" if is_known else _OTHER_NAMES.get(key) or find_nearest(key, _CLIENT_KEYS)
 
 
 def _is_own_key(key: str, value: Any) -> bool:

@@ -24,10 +24,13 @@ def check_switch(name: str, value: object) -> None:
     raise ConfigurationError(f"{name} must be True or False, got {value!r}{cure}")
 
 
-def check_name(name: str, value: object) -> None:
+def check_name(name: str, value: object, *, may_be_none: bool = False) -> None:
     """Raise `ConfigurationError` unless `value` is a text with something in it."""
+    if may_be_none and value is None:
+        return
     if not isinstance(value, str) or not value.strip():
-        raise ConfigurationError(f"{name} must be a text that is not empty, or None, got {value!r}")
+        other = ", or None" if may_be_none else ""
+        raise ConfigurationError(f"{name} must be a text that is not empty{other}, got {value!r}")
 
 
 def check_names(name: str, value: object, kind: str) -> tuple[str, ...]:
