@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
 from tool_engine.executors.handler import PreparedHandler, signature_key
+from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.model.tool import Tool, is_source_name
 
@@ -130,6 +131,9 @@ class RegistersTools:
         self._swap_index(self.index.without(tool.name))
         self._reloader.publish_removed(tool)
         self._reloader.restore_name(tool.name)
+
+    def _publish_group(self, kind: ToolEngineEventType, name: str) -> None:
+        self._reloader.publish_event(kind, group=name)
 
     def _take_batch(self, batch: _Batch, index: ToolIndex) -> None:
         """Make a batch's tools the engine's, with what runs them."""

@@ -155,6 +155,8 @@ async def test_the_watcher_sees_groups(tmp_path: Path) -> None:
 
 async def test_registered_groups_stay(engine: ToolEngine, tmp_path: Path) -> None:
     """S33: a group of the program is there at once, survives reloads and rollbacks, and can go."""
+    heard: list[ToolEngineEvent] = []
+    engine.subscribe(heard.append, ["group_added", "group_removed"])
     generation = engine.generation
     made = engine.register_group({"name": "mine", "tools": ["echo"]})
     assert isinstance(made, ToolGroup)
@@ -169,6 +171,8 @@ async def test_registered_groups_stay(engine: ToolEngine, tmp_path: Path) -> Non
     engine.unregister_group("mine")
     await engine.reload()
     assert list(engine.groups) == ["web"]
+    told = [(event.event_type.value, event.data) for event in heard]
+    assert told == [("group_added", {"group": "mine"}), ("group_removed", {"group": "mine"})]
 
 
 async def test_a_registered_value_has_no_file(engine: ToolEngine) -> None:

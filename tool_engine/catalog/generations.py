@@ -27,6 +27,7 @@ from tool_engine.errors import (
     ToolQuarantinedError,
 )
 from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.json.data import Data
 from tool_engine.model.match import ToolMatch
@@ -155,6 +156,7 @@ class GroupsView(CatalogView):
             message = f"the group {made.name!r} is already defined in {where}; {cure}"
             raise DuplicateToolError(DefinitionProblem(message, "<code>", path="name", cure=cure))
         self._swap_index(self.index.with_groups({**self.groups, made.name: made}))
+        self._publish_group(ToolEngineEventType.GROUP_ADDED, made.name)
         return made
 
     def unregister_group(self, name: str) -> None:
@@ -173,6 +175,11 @@ class GroupsView(CatalogView):
             )
         rest = {other: each for other, each in self.groups.items() if other != name}
         self._swap_index(self.index.with_groups(rest))
+        self._publish_group(ToolEngineEventType.GROUP_REMOVED, name)
+
+    @abstractmethod
+    def _publish_group(self, kind: ToolEngineEventType, name: str) -> None:
+        """Publish what has become of a group that no file defines."""
 
     @abstractmethod
     def _swap_index(self, index: ToolIndex, cause: str = "code") -> None:

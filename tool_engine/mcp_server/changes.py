@@ -31,6 +31,8 @@ _KINDS: Final = (
     ToolEngineEventType.TOOL_UPDATED,
     ToolEngineEventType.TOOL_REMOVED,
     ToolEngineEventType.TOOL_QUARANTINED,
+    ToolEngineEventType.GROUP_ADDED,
+    ToolEngineEventType.GROUP_REMOVED,
     ToolEngineEventType.RELOAD_COMPLETED,
 )
 _PAUSE: Final = 0.02

@@ -31,6 +31,8 @@ class ToolEngineEventType(str, Enum):
     TOOL_UPDATED = "tool_updated"
     TOOL_REMOVED = "tool_removed"
     TOOL_QUARANTINED = "tool_quarantined"
+    GROUP_ADDED = "group_added"
+    GROUP_REMOVED = "group_removed"
     RELOAD_STARTED = "reload_started"
     RELOAD_COMPLETED = "reload_completed"
     LOAD_ERROR = "load_error"

@@ -22,6 +22,8 @@ LINES: Final = {
     ToolEngineEventType.TOOL_ADDED: "info",
     ToolEngineEventType.TOOL_UPDATED: "info",
     ToolEngineEventType.TOOL_REMOVED: "info",
+    ToolEngineEventType.GROUP_ADDED: "info",
+    ToolEngineEventType.GROUP_REMOVED: "info",
     ToolEngineEventType.RELOAD_STARTED: "debug",
     ToolEngineEventType.RELOAD_COMPLETED: "info",
     ToolEngineEventType.VALIDATION_ERROR: "info",

@@ -42,6 +42,8 @@ _OF_EVENTS: Final = {
     "tool_toggled": "a conversation turned a tool on or off; `session_id` and `is_enabled`",
     "limit_adapted": "a bucket's limit has found another value; `bucket`, `previous`, `limit`, "
     "`reason`",
+    "group_added": "a program has registered a group; `group`",
+    "group_removed": "a program has taken its group out; `group`",
     "group_toggled": "a conversation turned a group on or off; `group`, `session_id`, `is_enabled`",
 }
 
