@@ -38,14 +38,10 @@ async def new_page(chromium: str) -> AsyncIterator[NewPage]:
 
         @contextlib.asynccontextmanager
         async def open_page() -> AsyncIterator[Page]:
-            context = await tools.send("Target.createBrowserContext")
-            try:
-                async with Page.opened(tools, context["browserContextId"]) as page:
-                    yield page
-            finally:
-                await tools.send(
-                    "Target.disposeBrowserContext", browserContextId=context["browserContextId"]
-                )
+            # It goes with the connection: asked to dispose of it, a busy browser may not answer.
+            context = await tools.send("Target.createBrowserContext", disposeOnDetach=True)
+            async with Page.opened(tools, context["browserContextId"]) as page:
+                yield page
 
         yield open_page
 

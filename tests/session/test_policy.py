@@ -213,15 +213,11 @@ async def test_uses_of_a_definition_hold_for_helpers(engine: ToolEngine) -> None
     tool = msgspec.structs.replace(
         engine.get_or_raise("half"), name="once", max_uses=1, definition_hash="o"
     )
-    engine.register_tool(tool, _once)
+    engine.register_tool(tool)
     session = ToolSession(engine, "s")
     child = session.derive(max_uses={"once": 5})
     ends = [(await child.execute("once", {"number": 1})).error_type for _ in range(2)]
     assert ends == [None, "limit_reached"]
-
-
-async def _once(number: float) -> float:
-    return number
 
 
 WORDS: list[Any] = [None, *ExecutionPolicy]

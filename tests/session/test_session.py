@@ -367,7 +367,7 @@ async def test_content_does_not_get_around_by_a_detour(engine: ToolEngine) -> No
     guarded = msgspec.structs.replace(
         engine.get_or_raise("put"), name="mail", accepts=["user"], definition_hash="m"
     )
-    engine.register_tool(guarded, _mail)
+    engine.register_tool(guarded)
 
     @engine.tool(effect="write")
     async def detour(text: str, context: ToolExecutionContext) -> str:
@@ -381,10 +381,6 @@ async def test_content_does_not_get_around_by_a_detour(engine: ToolEngine) -> No
         assert "execution_rejected" in f"{result.error_type} {result.output}"
     other = ToolSession(engine, "other")
     assert (await other.execute("mail", {"text": "hello"})).is_success
-
-
-async def _mail(text: str) -> str:
-    return f"mailed {text}"
 
 
 @pytest.mark.parametrize(

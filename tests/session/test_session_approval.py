@@ -116,7 +116,7 @@ async def test_what_is_most_specific_decides(engine: ToolEngine) -> None:
     declared = msgspec.structs.replace(
         engine.get_or_raise("half"), name="careful", permission=ASK, definition_hash="c"
     )
-    engine.register_tool(declared, _half)
+    engine.register_tool(declared)
     group = ToolGroup(name="math", tools=("half", "careful"), permission=DENY, is_enabled=True)
 
     def session(**settings: Any) -> ToolSession:
@@ -137,10 +137,6 @@ async def test_what_is_most_specific_decides(engine: ToolEngine) -> None:
     assert len(approver.requests) == 1
 
 
-async def _half(number: float) -> float:
-    return number / 2
-
-
 @pytest.mark.parametrize("settings", [{"mode": "manual"}, {"require_confirmation": True}])
 async def test_whoever_wants_to_be_asked_is_asked(
     engine: ToolEngine, settings: dict[str, Any]
@@ -150,7 +146,7 @@ async def test_whoever_wants_to_be_asked_is_asked(
     free = msgspec.structs.replace(
         engine.get_or_raise("half"), name="free", permission=AUTO, definition_hash="f"
     )
-    engine.register_tool(free, _half)
+    engine.register_tool(free)
     session = ToolSession(engine, "s", ToolCallConfig(**settings), approver)
     await session.execute("half", {"number": 1})
     await session.execute("free", {"number": 1})

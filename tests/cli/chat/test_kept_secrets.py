@@ -75,11 +75,12 @@ async def converse(
 def engine_of(*definitions: str, repeats: bool = True) -> ToolEngine:
     """An engine whose tools repeat what they are sent, or do not."""
     engine = ToolEngine(ToolEngineConfig(tools_directory=EMPTY_FOLDER, auto_reload=False))
+
+    def repeat(pin: str = "", note: str = "") -> str:
+        return f"{pin} {note}" if repeats else f"opened {note}"
+
     for each in definitions:
-        tool = ToolConfigLoader().load_text(each)
-        engine.register_tool(
-            tool, lambda pin="", note="": f"{pin} {note}" if repeats else f"opened {note}"
-        )
+        engine.register_tool(ToolConfigLoader().load_text(each), repeat)
     return engine
 
 
