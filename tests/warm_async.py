@@ -27,7 +27,6 @@ class AsyncProgram:
         self.pid = program.pid
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[int] = self._loop.create_future()
-        self._loop.add_reader(program.status, self._note_end)
 
     @property
     def returncode(self) -> int | None:
@@ -35,7 +34,7 @@ class AsyncProgram:
         return self._program.poll()
 
     async def connect(self, limit: int) -> None:
-        """Makes streams of its pipes."""
+        """Makes streams of its pipes, and waits for its end from then on."""
         given = self._program
         assert given.stdin is not None
         assert given.stdout is not None
@@ -46,6 +45,8 @@ class AsyncProgram:
             asyncio.streams.FlowControlMixin, given.stdin
         )
         self.stdin = asyncio.StreamWriter(transport, protocol, None, self._loop)
+        # Not before: the end of a short program closes its input.
+        self._loop.add_reader(given.status, self._note_end)
 
     async def _read_from(self, pipe: IO[bytes], limit: int) -> asyncio.StreamReader:
         reader = asyncio.StreamReader(limit)

@@ -51,7 +51,7 @@ def test_every_event_type_of_the_document_is_published() -> None:
     for kind in ToolEngineEventType:
         bus.publish(event(kind))
     assert [each.event_type for each in seen] == list(ToolEngineEventType)
-    assert len(seen) == 29
+    assert len(seen) == 31
 
 
 def test_nothing_is_wanted_while_nobody_listens() -> None:
