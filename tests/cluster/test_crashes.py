@@ -27,11 +27,13 @@ async def test_the_server_crashes(server: PostgresServer, provider: Provider, cr
 
     Also where nothing listens for longer than the grace, so that nothing says that it starts.
     """
+    # Of a process that is busy with others for 0.2 s after the server is back, calls would be lost.
+    crew.grace = 0.6
     # Calls that end while it is away end as they would: some are to run all the while.
     processes = [await crew.start(name, 6, 0.5) for name in ("one", "two", "three")]
     await provider.until(2)
     for _ in range(ROUNDS):
-        for away in (0.0, 0.5):
+        for away in (0.0, 0.8):
             await asyncio.to_thread(server.crash)
             await asyncio.sleep(away)
             await asyncio.to_thread(server.start)
