@@ -95,6 +95,12 @@ def missing_tool(
     return CommandError(text, error_type="tool_not_found")
 
 
+def missing_in(settings: Settings, engine: ToolEngine, name: str) -> CommandError:
+    """Return the error of a tool that an engine lacks."""
+    known, servers = engine.list_names(), engine.list_mcp_errors()
+    return missing_tool(settings, name, known, engine.load_errors, servers)
+
+
 def _is_written_as_path(word: str) -> bool:
     return "/" in word or word.endswith((".yaml", ".yml"))
 

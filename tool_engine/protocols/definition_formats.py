@@ -119,8 +119,8 @@ class _Packed:
 
     def unpack(self) -> Definitions:
         listed: list[Any] = []
-        for part in self._parts:
-            with without_collection():
+        with without_collection():
+            for part in self._parts:
                 listed += pickle.loads(part)  # noqa: S301 - packed above
         return listed if self._wrapping is None else [{self._wrapping: listed}]
 

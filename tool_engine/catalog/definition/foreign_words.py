@@ -31,9 +31,6 @@ _OTHER_NAMES: Final = {
     "output_schema": "output",
     "title": "description",
     "params": "parameters",
-    "executor": "handler",
-}
-_OTHER_PLACES: Final = {
     **dict.fromkeys(("retries", "max_retries", "max_attempts"), "attempts"),
     **dict.fromkeys(("rate_limit", "ratelimit", "requests_per_minute", "rpm"), "rate"),
     **dict.fromkeys(("uri", "endpoint", "base_url"), "url"),
@@ -71,13 +68,13 @@ _WORDS: Final = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y
 
 def meant_key(key: str, known: Iterable[str]) -> str:
     listed = list(known)
-    habits = _OTHER_NAMES.get(key, ""), placed_key(key)
-    return next((habit for habit in habits if habit in listed), "") or find_nearest(key, listed)
+    habit = meant_word(key)
+    return habit if habit in listed else find_nearest(key, listed)
 
 
-def placed_key(key: str) -> str:
-    """Return the key that a word means which stands in the wrong mapping."""
-    return _OTHER_PLACES.get(key, key)
+def meant_word(key: str) -> str:
+    """Return the key that a word of other formats means, or the word itself."""
+    return _OTHER_NAMES.get(key, key)
 
 
 def meant_type(value: str) -> str:

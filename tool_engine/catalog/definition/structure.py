@@ -26,7 +26,7 @@ from tool_engine.catalog.definition.foreign_words import (
     list_cure,
     meant_key,
     meant_type,
-    placed_key,
+    meant_word,
     schema_cure,
 )
 from tool_engine.catalog.definition.keywords import KEYWORDS
@@ -172,7 +172,7 @@ def _find_places(key: str, path: Path, definition: Any) -> list[Path]:
     for part in path:
         holder = holder[part]
     # A mapping is no setting of one mapping that stands in another's place under another name.
-    meant = key if isinstance(holder[key], dict | list) else placed_key(key)
+    meant = key if isinstance(holder[key], dict | list) else meant_word(key)
     known = _list_places().get(meant, ())
     free = [place for place in known if place[:-1] != path and not _is_given(place, definition)]
     # Further inside it says less of the tool.

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from tool_engine.cli.broken import missing_tool
+from tool_engine.cli.broken import missing_in
 from tool_engine.cli.calls.call_arguments import parse_arguments, read_params
 from tool_engine.cli.calls.call_command import print_result
 from tool_engine.cli.calls.caller import CALLER, find_approver
@@ -168,13 +168,7 @@ async def _start_task(
 ) -> TaskHandle:
     tool = engine.get(request.name)
     if tool is None:
-        raise missing_tool(
-            settings,
-            request.name,
-            engine.list_names(),
-            engine.load_errors,
-            engine.list_mcp_errors(),
-        )
+        raise missing_in(settings, engine, request.name)
     arguments = {**params, **parse_arguments(tool, request.words, params)}
     context = ToolExecutionContext(caller_id=CALLER, caller_type="direct")
     return await engine.tasks.start(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tool_engine.cli.broken import missing_tool, report_servers
+from tool_engine.cli.broken import missing_in, report_servers
 from tool_engine.cli.calls.call_arguments import parse_arguments, read_params
 from tool_engine.cli.calls.caller import CALLER, find_approver
 from tool_engine.cli.calls.progress_line import ProgressLine
@@ -127,13 +127,7 @@ async def _call_tool(
                     each.message, error_type="tool_quarantined", exit_code=EXIT_FAILED
                 )
         if tool is None:
-            raise missing_tool(
-                settings,
-                request.name,
-                engine.list_names(),
-                engine.load_errors,
-                engine.list_mcp_errors(),
-            )
+            raise missing_in(settings, engine, request.name)
         arguments = {**params, **parse_arguments(tool, request.words, params)}
         await asyncio.to_thread(ExecutorRegistry().prepare, [tool])
         with closing(ProgressLine()) as line:

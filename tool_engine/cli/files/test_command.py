@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import typer
 
 from tool_engine.catalog.yaml.document import format_path
-from tool_engine.cli.broken import find_errors, missing_tool, report_broken
+from tool_engine.cli.broken import find_errors, missing_in, report_broken
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import as_text, make_console, print_json, safe_text
 from tool_engine.cli.engines import AppOption, Found, load_app, wait_for_app
@@ -151,7 +151,7 @@ async def _run_tests(
             broken = find_errors(name, engine.load_errors) if options.keeps_errors else []
             if not broken:
                 report_broken(settings, len(engine.load_errors))
-                raise missing_tool(settings, name, engine.list_names(), engine.load_errors)
+                raise missing_in(settings, engine, name)
             outcome.load_errors.extend(each for each in broken if each not in outcome.load_errors)
         if not options.names:
             outcome.load_errors.extend(engine.load_errors)
