@@ -19,6 +19,13 @@ from tests.agent.models.speaking import PROVIDERS, Turn
 
 __all__ = ["PlayedServer", "Turn", "play"]
 
+PATHS = {
+    "openai": "/v1/chat/completions",
+    "openai_responses": "/v1/responses",
+    "anthropic": "/v1/messages",
+}
+"""Where each provider is asked; others have the model's name in theirs."""
+
 
 class PlayedServer:
     """A provider that answers from a list of turns.
@@ -154,7 +161,7 @@ async def play(
     """
     server = PlayedServer(provider, conversation, streamed=streamed, refuses=refuses)
     app = web.Application()
-    app.router.add_post("/{tail:.*}", server.answer)
+    app.router.add_post(PATHS.get(provider, "/{tail:.*}"), server.answer)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
     await runner.setup()
     try:

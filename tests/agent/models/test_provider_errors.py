@@ -11,6 +11,7 @@ import pytest
 from tests.agent.models.asking import ADD, CALLS, TIMEOUT, ask_model, client_of
 from tests.agent.models.servers import Turn, failing, play
 from tests.protocols import wire_openai_responses as wire
+from tool_engine.agent.models.provider_errors import CURES
 from tool_engine.errors import ChatModelError
 
 ANSWERS = Turn(text="Seven.")
@@ -95,9 +96,9 @@ async def test_an_error_in_the_place_of_a_completion() -> None:
     ("status", "cure"),
     [
         (400, None),
-        (401, "check the key"),
-        (403, "check the key, and that it may use this model"),
-        (404, "check the model's name and the server's address"),
+        (401, CURES[401]),
+        (403, CURES[403]),
+        (404, CURES[404]),
         (503, "try again later"),
     ],
 )
@@ -113,6 +114,19 @@ async def test_what_to_do(status: int, cure: str | None) -> None:
         assert (await ask_model(model, [model.user_message("?")])).text == ANSWERS.text
     words = str(caught.value)
     assert words.endswith(f"answered {status}: Not so; {cure}" if cure else "Not so.")
+
+
+@pytest.mark.parametrize(("provider", "wrong"), [("openai", ""), ("anthropic", "/v1")])
+async def test_an_address_with_the_wrong_path(provider: str, wrong: str) -> None:
+    """A 404 says which path an address of each API has; that one answers."""
+    async with asyncio.timeout(TIMEOUT), play(provider, [ANSWERS]) as server:
+        base = server.url.removesuffix("/v1")
+        right = f"{base}/v1" if provider == "openai" else base
+        async with client_of(provider, f"{base}{wrong}", max_retries=0) as model:
+            with pytest.raises(ChatModelError, match="OpenAI's API ends in /v1, that of Anthropic"):
+                await ask_model(model, [model.user_message("?")])
+        async with client_of(provider, right) as model:
+            assert (await ask_model(model, [model.user_message("?")])).text == ANSWERS.text
 
 
 async def test_what_is_no_api() -> None:

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.approval.people import TOOL
+from tool_engine.agent.answer import AgentAnswer, StopReason
 from tool_engine.agent.events import AgentEvent, AgentEventType
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.cli.chat.chat_view import JSONView, PlainView, TerminalView
@@ -18,6 +19,7 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.progress import ToolProgress
 from tool_engine.redaction import secrets_of
+from tool_engine.session.bounds import Usage
 
 CALL: dict[str, Any] = {"tool_call_id": "1", "tool_call_name": "pay"}
 
@@ -203,3 +205,12 @@ def test_secret_of_a_question_is_no_line_of_json(capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
     assert request.token in out
     assert "hunter2" not in out
+
+
+@pytest.mark.parametrize("reason", [each for each in StopReason if each != "completed"])
+def test_a_turn_that_breaks_off(reason: StopReason, capsys: pytest.CaptureFixture[str]) -> None:
+    """The reason has the name that programs read, and what to say or to set next."""
+    PlainView(lambda _: None).answered(AgentAnswer(text="", stop_reason=reason, usage=Usage()))
+    head, _, cure = capsys.readouterr().err.partition(": ")
+    assert head == f"the turn ended ({reason.value})"
+    assert "; " in cure or ", or " in cure

@@ -29,11 +29,15 @@ REFUSAL_CODES: Final = frozenset(
 _CONNECTION: Final = frozenset(
     {"APIConnectionError", "TransportError", "ClientConnectionError", "ClientPayloadError"}
 )
-_CURES: Final[Mapping[int, str]] = {
+CURES: Final[Mapping[int, str]] = {
     401: "check the key",
     403: "check the key, and that it may use this model",
-    404: "check the model's name and the server's address",
+    404: (
+        "check the model's name and the server's address: that of OpenAI's API ends in /v1, that "
+        "of Anthropic's has no path"
+    ),
 }
+"""What helps after a status of HTTP."""
 _LONGEST: Final = 600
 
 
@@ -68,7 +72,7 @@ def _find_cure(
     if codes & _FINAL_CODES:
         return "raise the quota at the provider, or use another key"
     if status is not None:
-        return _CURES.get(status, "try again later" if is_transient else "")
+        return CURES.get(status, "try again later" if is_transient else "")
     if codes:
         return "try again later" if is_transient else ""
     return "check that its address is that of a model's API, as its provider writes it"

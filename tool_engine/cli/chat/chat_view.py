@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
 import msgspec
@@ -13,7 +13,7 @@ from rich.console import ConsoleDimensions
 from rich.live import Live
 from rich.table import Table
 
-from tool_engine.agent.answer import AgentAnswer
+from tool_engine.agent.answer import AgentAnswer, StopReason
 from tool_engine.agent.events import AgentEvent, AgentEventType
 from tool_engine.cli.calls.progress_line import describe_progress
 from tool_engine.cli.console import as_text, make_console, print_json_line, safe_text
@@ -30,6 +30,21 @@ _WIDTH_OF_TIME: Final = 12
 """Columns of the panel beside the calls."""
 _OVER: Final = (AgentEventType.FINISHED, AgentEventType.ERROR)
 _CANCELLED: Final = "the turn was cancelled"
+_BOUND: Final = "the conversation has used up what it may; begin another one"
+_BROKEN_OFF: Final[Mapping[StopReason, str]] = {
+    StopReason.TRUNCATED: "the reply was cut off, twice; ask for less at once",
+    StopReason.REFUSED: "the model or its provider refuses to answer; say it in other words",
+    StopReason.EMPTY: "the reply had no text; say how it is to go on",
+    StopReason.UNREADABLE: (
+        "two replies could not be read; say it anew, or take another --model or --protocol"
+    ),
+    StopReason.REPEATING: "the model repeats the same calls; say what else it may try",
+    StopReason.MAX_ROUNDS: "the turn took all its rounds; say `go on`, or raise --max-rounds",
+    StopReason.MAX_CALLS: _BOUND,
+    StopReason.MAX_TOKENS: _BOUND,
+    StopReason.MAX_SECONDS: _BOUND,
+}
+"""What helps where the model did not come to an end by itself."""
 
 
 class ChatView(ABC):
@@ -119,7 +134,8 @@ class PlainView(ChatView):
         """End the line, and say why the model did not finish."""
         self._clear_state()
         if not answer.is_complete:
-            self.note(f"the turn ended: {answer.stop_reason.value}", "yellow")
+            reason = answer.stop_reason
+            self.note(f"the turn ended ({reason.value}): {_BROKEN_OFF[reason]}", "yellow")
 
     def failed(self, message: str) -> None:
         self._clear_state()
