@@ -82,6 +82,21 @@ def test_a_path_that_is_named_whole_counts_from_here(
     assert place["artifactLocation"] == {"uri": "my%20tools%25/bad.yaml"}
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_paths_count_from_the_repository(
+    folder: Path, command: Command, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change names files by their place in the repository, in whichever folder a check runs."""
+    (folder.parent / ".git").mkdir()
+    (folder / "within").mkdir()
+    monkeypatch.chdir(folder / "within")
+    monkeypatch.setenv("TOOL_ENGINE_TOOLS", "..")
+    assert "error file=my tools%25/bad.yaml,line=2," in command(name, "--format", "github").out
+    (run,) = command(name, "--format", "sarif").json["runs"]
+    place = run["results"][0]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": "my%20tools%25/bad.yaml"}
+
+
 def read_xml(text: str) -> ET.Element:
     return ET.fromstring(text)  # noqa: S314 - our own text
 

@@ -6,6 +6,7 @@ reads SARIF 2.1.0. Their texts come from the files, so all of them are escaped.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections import defaultdict
@@ -91,7 +92,7 @@ def _print_github(
     del command, files, rules
     for finding in findings:
         place = {
-            "file": finding.file,
+            "file": None if finding.file is None else _path_in_repository(finding.file).as_posix(),
             "line": finding.line,
             "col": finding.column,
             "title": f"{finding.code} {finding.path}".strip(),
@@ -218,13 +219,18 @@ def _sarif_result(finding: Finding, number: int) -> dict[str, Any]:
 
 
 def _file_uri(file: str) -> str:
-    """Return the address of a file: below the present folder where it lies there."""
-    path, here = Path(file), Path.cwd()
+    path = _path_in_repository(file)
     if path.is_absolute():
-        if not path.is_relative_to(here):
-            return path.as_uri()
-        path = path.relative_to(here)
+        return path.as_uri()
     return quote(path.as_posix().encode("utf-8", "surrogateescape"))
+
+
+def _path_in_repository(file: str) -> Path:
+    """Return the path of a file as a change of it names it, else from the current folder on."""
+    here = Path.cwd()
+    root = next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
+    path = Path(os.path.normpath(here / file))
+    return path.relative_to(root) if path.is_relative_to(root) else path
 
 
 _Printer = Callable[[str, Sequence[Finding], Sequence[str], Sequence[Rule]], None]
