@@ -323,7 +323,8 @@ class Reloader:
         if failure.error_type == "tool_quarantined":
             # The definition is not approved, nor what it says is secret, so nothing is recorded.
             call.params = _NO_ARGUMENTS
-        return failure
+            return failure
+        return call.explain_removed() or failure
 
     def is_hidden(self, name: str) -> bool:
         """Return True if a tool of a name or alias is there, approved or not, for code only."""

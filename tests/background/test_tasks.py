@@ -505,20 +505,6 @@ async def test_ttl_while_it_is_asked_about(make: Make) -> None:
     assert approver.pending_approvals == []
 
 
-async def test_changed_definition(make: Make, work: Work) -> None:
-    """A queued task runs the definition that it was started with, or it ends: never another one."""
-    engine = await make(limits={"max_concurrent": 1})
-    handles = [await engine.start("work", {"number": each}) for each in range(12)]
-    await until(handles[0], "running")
-    engine.unregister_tool("work")
-    work.add_to(engine, timeout=3)
-    work.gate.set()
-    result = await handles[11].wait(BOUND)
-    assert result.error_type == "execution_rejected"
-    assert "has changed since the task was started; start it again" in str(result.error)
-    assert 11 not in work.ran
-
-
 async def test_consent(make: Make, work: Work) -> None:
     """A task that waits for consent says so, holds no slot, and goes on with the answer."""
     approver = QueueApprover()

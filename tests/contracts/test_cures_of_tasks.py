@@ -46,6 +46,7 @@ REQUIRED = (
 KEY = "background/new_task.py: give another one, such as a UUID"
 OWNER = "background/new_task.py: give the name of who started the task"
 PUT_BACK = "background/run.py: put it back, and start it again"
+CALL_AGAIN = "calls/call.py: call it again once it is back"
 LISTED = "cli/background/task_command.py: `tool-engine task` lists those that are"
 NAMED = (
     "cli/background/task_command.py: name one with --records URL or the variable "
@@ -68,6 +69,7 @@ TRIED = {
     KEY,
     OWNER,
     PUT_BACK,
+    CALL_AGAIN,
     LISTED,
     NAMED,
 }
@@ -200,6 +202,19 @@ async def test_put_back(engine: ToolEngine, work: Work) -> None:
     assert str((await waits.wait(BOUND)).error).endswith(PUT_BACK.partition(": ")[2])
     work.add_to(engine)
     assert (await (await engine.start("work", {"number": 2})).wait(BOUND)).is_success
+
+
+async def test_called_again(engine: ToolEngine, work: Work) -> None:
+    engine.controller.pause()
+    waits = asyncio.create_task(engine.execute("work", {"number": 1}))
+    while not engine.controller.get_metrics().queue_length:  # noqa: ASYNC110 - soon
+        await asyncio.sleep(0)
+    engine.unregister_tool("work")
+    assert str((await waits).error).endswith(CALL_AGAIN.partition(": ")[2])
+    work.add_to(engine)
+    work.gate.set()
+    engine.controller.resume()
+    assert (await engine.execute("work", {"number": 1})).is_success
 
 
 async def test_run_here(tmp_path: Path, work: Work) -> None:

@@ -214,15 +214,43 @@ class TaskRun(msgspec.Struct, eq=False):
         if tool is not None and tool.permission is None:
             wants = tool.concurrency
             self._is_plain = wants.key is None and wants.collision is CollisionPolicy.QUEUE
-        if tool is None and self.kept.definition_hash:
-            return _removed_refusal(state.tool_name)
         if tool is not None and tool.definition_hash != self.kept.definition_hash:
-            return _changed_refusal(state.tool_name)
+            return self._explain_changed()
         if tool is not None and tool.background == "never" and not self.kept.is_awaited:
             return Refusal("execution_rejected", explain_never(state.tool_name))
         return None
 
+    def _explain_changed(self) -> Refusal:
+        name = self.kept.state.tool_name
+        return Refusal(
+            "execution_rejected",
+            f"the definition of {name!r} has changed {self._say_since()}; start it again",
+        )
+
+    def _say_since(self) -> str:
+        """Return how long ago a tool may have changed of which that is seen now."""
+        state = self.kept.state
+        since = "since the task was started"
+        if state.status == INPUT_REQUIRED:
+            since = "while the task waited for consent"
+        elif state.call_id is not None:
+            since = "while the task waited"
+        return f"{since} (seen at {self._home.clock.now():%Y-%m-%d %H:%M:%S} UTC)"
+
     # What the pipeline says of the call.
+
+    def explain_removed(self) -> Refusal | None:
+        """Return what is said where its tool is not there; None: it never was."""
+        state = self.kept.state
+        if not self.kept.definition_hash:
+            return None
+        # In the line of this engine it saw the tool leave; before, another one may have had it.
+        others = ", or this engine has other tools" if state.call_id is None else ""
+        return Refusal(
+            "tool_not_found",
+            f"the tool {state.tool_name!r} was removed {self._say_since()}{others}; put it back, "
+            "and start it again",
+        )
 
     def note_asking(self, call: Any, *, is_asking: bool) -> None:
         """Note that the call waits for consent, or does so no more."""
@@ -300,7 +328,7 @@ class TaskRun(msgspec.Struct, eq=False):
         tool = call.plan.tool
         if tool.definition_hash != self.kept.definition_hash:
             # It has changed while consent was asked for.
-            raise _EndedError(_changed_refusal(tool.name))
+            raise _EndedError(self._explain_changed())
         if self.ending is not None:
             # Its end and its slot came at once.
             raise _EndedError(self.ending)
@@ -346,19 +374,4 @@ def explain_never(tool_name: str) -> str:
     return (
         f"tool {tool_name!r} runs only while its caller waits (background: never); call it: with "
         "engine.execute, `tool-engine call`, or over HTTP without Prefer: respond-async"
-    )
-
-
-def _removed_refusal(tool_name: str) -> Refusal:
-    return Refusal(
-        "tool_not_found",
-        f"the tool {tool_name!r} was removed since the task was started, or this engine has other "
-        "tools; put it back, and start it again",
-    )
-
-
-def _changed_refusal(tool_name: str) -> Refusal:
-    return Refusal(
-        "execution_rejected",
-        f"the definition of {tool_name!r} has changed since the task was started; start it again",
     )

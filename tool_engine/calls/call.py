@@ -202,6 +202,20 @@ class Call(msgspec.Struct, eq=False):
             return self.stopped
         return Failure("cancelled", f"the call was cancelled from outside: {self.stopped}")
 
+    def explain_removed(self) -> Failure | None:
+        """Return what is said where its tool is there no more; None: it never was."""
+        task: Any = self.context.task
+        if task is not None:
+            removed = task.explain_removed()
+            return removed and Failure(removed.error_type, removed.error)
+        if self.plan is None:
+            return None
+        return Failure(
+            "tool_not_found",
+            f"the tool {self.tool_name!r} was removed while the call waited; call it again once it "
+            "is back",
+        )
+
     @property
     def is_over(self) -> bool:
         """Return True if it has ended and none of its work goes on."""

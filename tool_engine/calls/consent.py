@@ -148,24 +148,40 @@ class Consents:
                 except BaseException:
                     self._ending.fail(call, call.cancelled)
                     raise
-                if refusal is not None:
+                if refusal is None:
+                    asked = self._look_again(pipeline, call, params, packed, plan)
+                    if asked is None:
+                        return plan, arguments
+                    if not isinstance(asked, Failure):
+                        plan, arguments = asked
+                        continue
+                    failure = asked
+                else:
                     failure = Failure(refusal.error_type, refusal.error, refusal.details)
-                    call.result = self._ending.fail(call, failure)
-                    return None
-                now = pipeline.look_up(call)
-                if isinstance(now, Plan) and now.runs_same(plan):
-                    return plan, arguments
-                # The consent was for the former tool, not for the present one.
-                call.plan = call.findings = None
-                checked = pipeline.check(call, params, packed)
-                if isinstance(checked, Failure):
-                    call.result = self._ending.fail(call, checked)
-                    return None
-                plan, arguments = checked
+                call.result = self._ending.fail(call, failure)
+                return None
         finally:
             if task is not None:
                 task.note_asking(call, is_asking=False)
             self._end_asking()
+
+    def _look_again(
+        self, pipeline: _Checks, call: Call, params: Any, packed: bytes, plan: Plan
+    ) -> tuple[Plan, dict[str, Any]] | Failure | None:
+        """Return what is to be asked about anew; None: the consent was for what is there."""
+        task = call.context.task
+        # A task runs what it was started with: about nothing else is anyone asked.
+        changed = None if task is None else task.find_refusal()
+        if changed is not None:
+            return Failure(changed.error_type, changed.error)
+        now = pipeline.look_up(call)
+        if isinstance(now, Failure):
+            return now
+        if now.runs_same(plan):
+            return None
+        # The consent was for the former tool, not for the present one.
+        call.plan = call.findings = None
+        return pipeline.check(call, params, packed)
 
     async def drain(
         self,
