@@ -323,14 +323,12 @@ async def test_two_engines(make: Make, work: Work) -> None:
 async def test_one_that_asks_in_another_engine(make: Make, work: Work) -> None:
     """That is said where it is looked at from elsewhere, and no place among those that wait."""
     first, second = await make(), await make()
-    first.controller.pause()
-    handle = await first.start("work", {"number": 1})
+    handle = [await first.start("work", {"number": each}) for each in range(3)][-1]
     async with asyncio.timeout(BOUND):
-        while "paused" not in str((await handle.refresh()).message):  # noqa: ASYNC110 - no event
+        while "number 1" not in str((await handle.refresh()).message):  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.01)
     found = await second.tasks.get(handle.id)
     assert found.state.message == "another process has it, and asks for a slot there"
-    first.controller.resume()
     work.gate.set()
     assert (await found.wait(BOUND)).is_success
 

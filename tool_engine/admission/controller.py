@@ -65,6 +65,7 @@ class ToolConcurrencyController(KnownArguments):
         "_user",
         "_view",
         "config",
+        "explain_shut",
         "on_configure",
     )
 
@@ -81,6 +82,7 @@ class ToolConcurrencyController(KnownArguments):
         self._pool = pool = SlotPool(config, clock)
         # The same as in the pool, one step nearer to the path of every call.
         self._gate, self._queue, self._layout = pool.gate, pool.queue, pool.layout
+        self.explain_shut = self._gate.explain_shut
         self._view = ControllerView(pool, clock)
         if leases is not None:
             import_module("tool_engine.admission.cluster.leasing").LeaseDesk(pool, leases)

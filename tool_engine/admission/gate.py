@@ -24,6 +24,13 @@ class Gate:
         self._is_flooded = most is not None and zombies >= most
         return self.is_paused or self._is_flooded or self.closed_because is not None
 
+    def explain_shut(self) -> str | None:
+        """Return why no call gets a slot that comes now; None: some do.
+
+        `paused`, `draining` or `closed`; in a process that was forked it says so.
+        """
+        return self.closed_because or ("paused" if self.is_paused else None)
+
     def resume(self) -> None:
         """End a pause or a drain."""
         if self.closed_because == "draining":

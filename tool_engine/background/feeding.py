@@ -11,6 +11,8 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
 from tool_engine.background.backlog import Backlog
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.places import MOST
@@ -24,7 +26,7 @@ from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.knowledge.shared_clock import SharedClock
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal
-from tool_engine.model.task import RUNNING, KeptTask
+from tool_engine.model.task import QUEUED, RUNNING, KeptTask
 
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
@@ -69,6 +71,8 @@ class Feeding:
         self.lease = 15.0
         """Seconds after which an engine counts as dead that gives no sign."""
         self._is_for_own = False
+        self.is_resting = False
+        """Whether no more tasks are taken: the engine is about to end."""
         self._news = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._seen: dict[str, tuple[int, float]] = {}
@@ -106,7 +110,8 @@ class Feeding:
     def has_room(self, tool_name: str, *, is_bound: bool) -> bool:
         """Return True if a new task of a tool need not wait for others."""
         return (
-            (is_bound if self._is_for_own else bool(self._loops))
+            self.explain_rest() is None
+            and (is_bound if self._is_for_own else bool(self._loops))
             and not self.backlog.may_hold(tool_name)
             and self.places.has_room(tool_name)
         )
@@ -148,18 +153,44 @@ class Feeding:
         finally:
             self.unheard.hear(question)
 
+    def explain_rest(self) -> str | None:
+        """Return why no task is taken now, which other engines may run; None: some are."""
+        if self.is_resting:
+            return "about to end"
+        explain = getattr(self._engine.controller, "explain_shut", None)
+        because: str | None = None if explain is None else explain()
+        return because
+
+    async def describe_wait(self, kept: KeptTask) -> None:
+        """Say what a queued task waits for."""
+        state = kept.state
+        if state.status != QUEUED:
+            return
+        message = self.runner.explain_wait(kept)
+        if message is None and kept.worker not in (None, self.worker):
+            message = "another process has it, and asks for a slot there"
+        if message is None:
+            ahead = await self.storage.count_ahead(kept, MOST_COUNTED + 1)
+            message = self.describe_place(ahead)
+        if kept.state is state:
+            kept.state = replace(state, message=message)
+
     def describe_place(self, ahead: int) -> str:
         """Return what is said of a task that does not ask yet, with so many before it."""
         is_more = ahead > MOST_COUNTED
         said = f"number {ahead + 1} of the tasks that wait to ask for a slot"
         if is_more:
             said = f"more than {MOST_COUNTED:,} tasks wait to ask for a slot before it"
-        seconds = self.places.estimate_wait(ahead)
+        if (because := self.explain_rest()) is not None:
+            return f"{said}; this engine is {because}, and takes none of them"
+        seconds = self.places.estimate_wait(ahead) if self.runs_all else None
         if seconds is None:
             return said
-        # Other engines on the database take their share.
-        near = "more than" if is_more else "about"
-        return f"{said}; {near} {seconds / max(len(self._seen), 1):.2f} s to go"
+        # Other engines on the database take their share, unless they are paused.
+        others = max(len(self._seen), 1)
+        if is_more:
+            return f"{said}; more than {seconds / others:.2f} s to go"
+        return f"{said}; {'about' if others == 1 else 'at most about'} {seconds:.2f} s to go"
 
     async def close(self) -> None:
         """Wait for what has ended to be written, and end the rest."""
@@ -225,7 +256,7 @@ class Feeding:
         backlog = self.backlog
         while backlog.is_due and not self.runner.is_closing:
             full, share = set(self.places.full), self.places.share
-            if share <= 0:
+            if share <= 0 or self.explain_rest() is not None:
                 # What waits there comes before new ones, whose places may come free first.
                 backlog.expect_any()
                 return
@@ -276,6 +307,8 @@ class Feeding:
                 self.runner.is_cut_off = False
             except RecordsUnavailableError as error:
                 self.runner.note_unread(error)
+            if self.backlog.is_due:
+                self._news.set()  # what held it up, such as a pause, may be over
             await asyncio.sleep(min(_PULSE, self.lease / 4))
 
     async def _has_open(self) -> bool:

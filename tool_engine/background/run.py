@@ -311,18 +311,22 @@ class TaskRun(msgspec.Struct, eq=False):
                 while True:
                     try:
                         return await controller.admit(request, queued, call_id)
-                    except _LIMITS as error:
-                        if isinstance(error, ControllerClosedError):
+                    except ControllerClosedError as error:
+                        if getattr(controller, "explain_shut", str)() != "draining":
                             raise
-                        self.kept.state = replace(self.kept.state, message=str(error))
-                        pause = min(error.retry_after or 1.0, _LONGEST_PAUSE)
-                        await asyncio.sleep(max(pause, _PAUSE))
+                        await self._pause_after(error)
+                    except _LIMITS as error:
+                        await self._pause_after(error)
         except TimeoutError:
             if self.ending is None:
                 raise
             raise _EndedError(self.ending) from None
         finally:
             self._wait = None
+
+    async def _pause_after(self, error: AdmissionError) -> None:
+        self.kept.state = replace(self.kept.state, message=str(error))
+        await asyncio.sleep(max(min(error.retry_after or 1.0, _LONGEST_PAUSE), _PAUSE))
 
     async def _begin_task(self, call: Any) -> None:
         tool = call.plan.tool

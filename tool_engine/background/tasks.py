@@ -14,9 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
-from msgspec.structs import replace
-
-from tool_engine.background.feeding import MOST_COUNTED, Feeding
+from tool_engine.background.feeding import Feeding
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.new_task import (
     LONGEST_TTL,
@@ -51,7 +49,6 @@ from tool_engine.model.json.plain import copy_json
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.task import (
     FINAL,
-    QUEUED,
     TASK_STATUSES,
     KeptTask,
     TaskHandle,
@@ -307,7 +304,7 @@ class EngineTasks:
         kept = await self._find_kept(task_id, owner)
         if kept is None:
             raise _missing_error(task_id)
-        await self._describe_wait(kept)
+        await self.feeding.describe_wait(kept)
         return TaskHandle(self, kept)
 
     @at_home
@@ -414,7 +411,7 @@ class EngineTasks:
     async def read_state(self, kept: KeptTask) -> TaskState:
         """Return a task as it is, and what it waits for."""
         await self._look_again(kept)
-        await self._describe_wait(kept)
+        await self.feeding.describe_wait(kept)
         return kept.state
 
     async def wait_for(
@@ -484,6 +481,10 @@ class EngineTasks:
         self.feeding.open(is_for_own=True)
         return await self.feeding.take_queued(task_id)
 
+    def rest(self) -> None:
+        """Take no more of what is queued: this engine is about to end."""
+        self.feeding.is_resting = True
+
     def serve(self) -> None:
         """Run what others start or leave behind, unless this engine leaves that to others."""
         if self._storage.is_shared and self.runs_here:
@@ -535,20 +536,6 @@ class EngineTasks:
             self._live.pop(task_id, None)
             return None
         return self._live.setdefault(task_id, found)
-
-    async def _describe_wait(self, kept: KeptTask) -> None:
-        """Say what a queued task waits for."""
-        state = kept.state
-        if state.status != QUEUED:
-            return
-        message = self.feeding.runner.explain_wait(kept)
-        if message is None and kept.worker not in (None, self.feeding.worker):
-            message = "another process has it, and asks for a slot there"
-        if message is None:
-            ahead = await self._storage.count_ahead(kept, MOST_COUNTED + 1)
-            message = self.feeding.describe_place(ahead)
-        if kept.state is state:
-            kept.state = replace(state, message=message)
 
     # Starting.
 

@@ -75,6 +75,9 @@ class Tasks(Protocol):
     async def run_one(self, task_id: str) -> bool:
         """Run one task out of its turn, and no other one; False: it is not queued."""
 
+    def rest(self) -> None:
+        """Take no more of what is queued: this engine is about to end."""
+
     def serve(self) -> None:
         """Run what others start or leave behind, unless this engine leaves that to others.
 

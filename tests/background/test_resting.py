@@ -1,0 +1,145 @@
+"""What becomes of tasks while their engine gives no slots: paused, drained, or about to end?"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.background.test_tasks import BOUND, Work, until
+from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
+from tool_engine.server import create_app
+
+Make = Callable[[], Awaitable[ToolEngine]]
+WAYS: dict[str, Callable[[ToolEngine], object]] = {
+    "paused": lambda engine: engine.controller.pause(),
+    "draining": lambda engine: asyncio.ensure_future(engine.controller.drain(BOUND)),
+    "about to end": lambda engine: create_app(engine).end(),
+}
+
+
+@pytest.fixture
+async def work() -> Work:
+    return Work()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+async def make(request: pytest.FixtureRequest, tmp_path: Path, work: Work) -> AsyncIterator[Make]:
+    made: list[ToolEngine] = []
+    records = None if request.param == "memory" else f"sqlite:///{tmp_path / 'kept.db'}"
+    if request.param == "postgresql":
+        server = request.getfixturevalue("postgres_server")
+        records = await asyncio.to_thread(server.emptied_database)
+
+    async def make_one() -> ToolEngine:
+        config = ToolEngineConfig(
+            tools_directory="none", auto_reload=False, records=records, close_timeout=0.5
+        )
+        engine = ToolEngine(config, concurrency=ConcurrencyConfig(max_concurrent=1))
+        made.append(engine)
+        work.add_to(engine)
+        await engine.load()
+        engine.tasks.open()
+        return engine
+
+    yield make_one
+    for engine in made:
+        await engine.close()
+
+
+def count_statements(engine: ToolEngine, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts what an engine asks its storage that gives a task to it, or takes it back."""
+    storage, counts = engine.tasks.feeding.storage, Counter[str]()  # type: ignore[attr-defined]
+
+    def counted(name: str) -> Any:
+        ask = getattr(storage, name)
+
+        async def count(*args: Any, **options: Any) -> Any:
+            counts[name] += 1
+            return await ask(*args, **options)
+
+        return count
+
+    for name in ("claim", "give_back", "take"):
+        monkeypatch.setattr(storage, name, counted(name))
+    return counts
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_waits_goes_on_waiting(
+    make: Make, work: Work, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It neither ends nor is asked for again and again; new ones wait, and it is said why."""
+    engine = await make()
+    handles = [await engine.start("work", {"number": each}) for each in range(9)]
+    await work.until_ran(1)
+    await until(handles[0], "running")
+    counts = count_statements(engine, monkeypatch)
+    kept = WAYS[way](engine)
+    work.gate.set()
+    await handles[0].wait(BOUND)
+    handles.append(await engine.start("work", {"number": 9}))
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+    assert counts == {}
+    state = await handles[9].refresh()
+    said = rf"number \d of the tasks .*; this engine is {way}, and takes none of them"
+    assert re.fullmatch(said, state.message or ""), state
+    assert {(await each.refresh()).status for each in handles} <= {"queued", "running", "succeeded"}
+    if way != "about to end":
+        engine.controller.resume()
+        assert all([(await each.wait(BOUND)).is_success for each in handles])
+        assert sorted(work.ran) == list(range(10))
+    del kept
+
+
+async def test_one_that_comes_to_its_slot_in_a_drain(make: Make, work: Work) -> None:
+    """Who was taken, or allowed, meanwhile waits on, and does not begin anew."""
+    engine = await make()
+    feeding = engine.tasks.feeding  # type: ignore[attr-defined]
+    work.gate.set()
+    engine.controller.pause()
+    handle = await engine.start("work", {"number": 1})
+    assert await engine.controller.drain(BOUND)
+    assert await feeding.take_queued(handle.id)
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+    state = await handle.refresh()
+    assert state.status == "queued"
+    assert "draining" in str(state.message)
+    engine.controller.resume()
+    assert (await handle.wait(BOUND)).is_success
+    assert work.ran == [1]
+
+
+async def test_another_engine_takes_them(make: Make, work: Work) -> None:
+    """What waits at a paused engine runs at one that is not, and no wait is promised too short."""
+    work.gate.set()
+    engine, other = await make(), await make()
+    if not engine.tasks.feeding.storage.is_shared:  # type: ignore[attr-defined]
+        return
+    engine.controller.pause()
+    handle = await engine.start("work", {"number": 1}, ToolExecutionContext("ann"))
+    assert (await handle.wait(BOUND)).is_success
+    assert other.controller.get_metrics().total_acquired == 1
+
+
+async def test_closing_asks_for_none(
+    make: Make, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While what runs gets its time to end, nothing is taken and given back."""
+    engine = await make()
+    handles = [await engine.start("work", {"number": each}) for each in range(9)]
+    await work.until_ran(1)
+    await until(handles[0], "running")
+    while not engine.controller.get_metrics().queue_length:  # noqa: ASYNC110 - soon
+        await asyncio.sleep(0.001)
+    counts = count_statements(engine, monkeypatch)
+    await engine.close()
+    assert counts["claim"] <= 2
+    assert counts["give_back"] <= 4
