@@ -105,6 +105,11 @@ CURES = [
     Row(HEAD + "frobnicate: 1\n", "the keys here are name, version, description", at_place),
     Row(HEAD + "rules: x\n", "or remove it", at_place),
     Row(
+        HEAD.replace("name: ", "name: {{ ").replace("\n", " }}\n", 1),
+        "in quotes where it begins with a brace",
+        lambda text, _: HEAD,
+    ),
+    Row(
         GROUP.replace("kind: group\n", "") + "tools: [a]\n",
         "add kind: group",
         lambda text, _: "kind: group\n" + text,

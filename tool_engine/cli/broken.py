@@ -5,11 +5,13 @@ One short sentence with every command; why, with the command that asks for such 
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tool_engine.catalog.definition_files import list_definitions
 from tool_engine.cli.completion import names_in
 from tool_engine.cli.console import safe_text
 from tool_engine.cli.failures import CommandError, suggest_name
@@ -20,6 +22,8 @@ from tool_engine.model.checks.nearness import find_nearest
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
 
+_ALMOST: Final = re.compile(r"\.(ya?ml\.(txt|json)|json|yam|yalm|ymal|ymls|yamls)$", re.IGNORECASE)
+"""The end of a name that was meant as that of a tool file."""
 NOT_LOADED: Final = "tool_not_loaded"
 """The type of the error about a tool whose file could not be loaded."""
 
@@ -28,6 +32,45 @@ def report_broken(settings: Settings, files: int) -> None:
     if files:
         summary = f"{count_text(files, 'file')} could not be loaded"
         sys.stderr.write(f"{summary}; see tool-engine validate {safe_text(settings.tools)}\n")
+
+
+def report_empty(settings: Settings) -> None:
+    """Say why no file of the folder is read, where none is."""
+    if reason := explain_empty(settings.tools, is_recursive=settings.is_recursive):
+        sys.stderr.write(f"{safe_text(reason)}\n")
+
+
+def explain_empty(folder: str, *, is_recursive: bool) -> str:
+    """Return why no file of a folder is read; empty if one is, or the folder cannot be listed."""
+    try:
+        if list_definitions(folder, recursive=is_recursive):
+            return ""
+        entries = _list_entries(folder)
+        inner = [each for each in entries if each.is_dir() and not each.name.startswith(".")]
+        deeper = next(
+            (each for each in inner if list_definitions(str(each), recursive=False)), None
+        )
+    except OSError:
+        return ""
+    reason = f"there is no tool file in {folder}"
+    if deeper is not None:
+        return f"{reason}; there are some in {deeper}: write `tool-engine --recursive ...`"
+    misnamed = next(list_misnamed(entries), "")
+    return f"{reason}; {misnamed or 'write one with `tool-engine new NAME`'}"
+
+
+def _list_entries(folder: str) -> list[Path]:
+    path = Path(folder)
+    return sorted(path.iterdir()) if path.is_dir() else []
+
+
+def list_misnamed(entries: Iterable[Path], stem: str | None = None) -> Iterator[str]:
+    """Yield what to rename of files that were meant as tool files, perhaps only that of a tool."""
+    for each in entries:
+        right = _ALMOST.sub(".yaml", each.name)
+        is_meant = right != each.name and not each.name.startswith(".")
+        if is_meant and stem in (None, Path(right).stem):
+            yield f"{each.name!r} is not read: rename it to {right!r}"
 
 
 def report_load_errors(settings: Settings, engine: ToolEngine) -> None:
@@ -90,6 +133,12 @@ def missing_tool(
         place = f", and no tool {word!r}" if what == "file" else ""
         text = f"there is no {what} {name!r}{place} in {settings.tools}"
         text += suggest_tool(word, known, errors)
+        if not known and (
+            reason := explain_empty(settings.tools, is_recursive=settings.is_recursive)
+        ):
+            text = f"there is no {what} {name!r}: {reason}"
+        elif misnamed := next(list_misnamed(_list_entries(settings.tools), word), ""):
+            text += f"; {misnamed}"
         for _, message in of_servers[:1]:
             text += f"; it may be of a server that gives none: {message}"
     return CommandError(text, error_type="tool_not_found")

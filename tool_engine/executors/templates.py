@@ -25,6 +25,13 @@ _TOKEN: Final = re.compile(
 )
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _MAX_DEPTH: Final = 32
+_NAME: Final = r"([A-Za-z_][\w-]*)"
+_FOREIGN: Final = re.compile(
+    rf"\{{\{{-?\s*{_NAME}\s*-?\}}\}}|\$\{{\s*{_NAME}\s*\}}|\$\({_NAME}\)|%\({_NAME}\)s"
+    rf"|<{_NAME}>|%{_NAME}%|[$@]{_NAME}|\{{\s*{_NAME}\s*\}}"
+)
+_LOOKED_AT: Final = 4096
+"""Characters of an entry in which other placeholders are looked for."""
 
 
 class _Missing:
@@ -121,6 +128,14 @@ class JSONTemplate(msgspec.Struct, frozen=True):
         parameter the call left out is left out too; `MISSING` when nothing else is there.
         """
         return _render_json(self.tree, params, secrets)
+
+
+def find_foreign_forms(value: Any) -> dict[str, str]:
+    """Return names -> how another template language writes them in an entry."""
+    found: dict[str, str] = {}
+    for match in _FOREIGN.finditer(str(value)[:_LOOKED_AT]):
+        found.setdefault(match[match.lastindex or 0], match.group())
+    return found
 
 
 def value_text(name: str, value: Any) -> str:

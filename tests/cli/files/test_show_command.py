@@ -80,7 +80,9 @@ def test_show_of_an_unknown_tool_names_the_nearest(
     assert "there are: calculator, echo, fetch" in command("show", "zzz").err
     empty = tools / "empty"
     empty.mkdir()
-    assert command("--tools", str(empty), "show", "x").err.endswith(f"in {empty}\n")
+    assert command("--tools", str(empty), "show", "x").err.endswith(
+        f"there is no tool file in {empty}; write one with `tool-engine new NAME`\n"
+    )
     as_json = command("show", "ecko", "--json")
     assert as_json.json["error"]["type"] == "tool_not_found"
     assert as_json.err == ""

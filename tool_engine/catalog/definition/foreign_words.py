@@ -19,6 +19,8 @@ SCHEMA_KEYS: Final = frozenset({"inputSchema", "input_schema"})
 """Keys under which other formats have the JSON Schema of all parameters."""
 MISPLACED_SCHEMA: Final = "move what it holds to parameters, which stands beside name"
 """The cure for such a key anywhere but there."""
+DOCUMENTS: Final = "write each definition as a document, with a line --- between two"
+"""The cure for definitions in a list."""
 _SIGNS: Final = ("properties", "$ref", "allOf", "anyOf", "oneOf")
 _ONLY_SHORT: Final = (VALIDATION_KEYS | {"validation", "schema"}) - KEYWORDS
 _ONLY_SCHEMA: Final = (
@@ -88,6 +90,13 @@ def entry_type_cure(value: str, types: Iterable[str]) -> str:
     is_type = name in types
     handler = _HANDLERS.get(name) or (name if name in kinds and not is_type else "")
     return f"write type: builtin, handler: {handler}" if handler else ""
+
+
+def are_definitions(value: Any) -> bool:
+    """Return True for a list of mappings of which each says a name and more."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(each, dict) and "name" in each and len(each) > 1 for each in value)
 
 
 def list_cure(key: object, text: str) -> str:

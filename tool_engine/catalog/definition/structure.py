@@ -19,8 +19,10 @@ import msgspec
 from tool_engine.catalog.definition.examples import CALL_ERRORS
 from tool_engine.catalog.definition.fault import Fault, describe_value
 from tool_engine.catalog.definition.foreign_words import (
+    DOCUMENTS,
     MISPLACED_SCHEMA,
     SCHEMA_KEYS,
+    are_definitions,
     entry_type_cure,
     is_root_schema,
     list_cure,
@@ -78,7 +80,9 @@ def structure_faults(definition: Any) -> list[Fault]:
         return []
     if not isinstance(definition, dict):
         expected, got = "a mapping with name, description, …", describe_value(definition)
-        return [Fault((), f"a definition is {expected}; got {got}", expected=expected, got=got)]
+        message = f"a definition is {expected}; got {got}"
+        cure = DOCUMENTS if isinstance(definition, list) else ""
+        return [Fault((), message, expected=expected, got=got, cure=cure)]
     faults: dict[Fault, None] = {}
     for error in islice(_compile_validator().iter_errors(definition), MAX_PROBLEMS):
         faults.update(dict.fromkeys(_explain_error(error, definition)))
@@ -141,6 +145,8 @@ def _unknown_keys(
             continue
         if not near and not path and key in definition_schema()["$defs"]["group"]["properties"]:
             cure = "add kind: group if this is a group of tools, or remove it"
+            if key == "tools" and are_definitions(definition[key]):
+                cure = DOCUMENTS
             message = f"{key} is a key of groups"
             yield Fault((key,), message, at_key=True, cure=cure, key="kind")
             continue
@@ -250,7 +256,18 @@ def _wrong_type(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     types = error.kind.as_dict()["types"]
     expected = " or ".join(_KIND_NAMES[name] for name in types)
     cure = _form_cure(error, value) or type_cure(types, value, path[-1] if path else "")
+    cure = cure or _shape_cure(schema_at(error.schema_path[:-1]), path, value)
     return Fault(path, expected=expected, got=describe_value(value), cure=cure)
+
+
+def _shape_cure(rule: Any, path: Path, value: Any) -> str:
+    """Return how a list or a mapping is written where something else stands."""
+    if rule.get("type") == "array" and isinstance(value, dict):
+        return "write a dash before it: it is the first entry of a list"
+    keys = islice(rule.get("properties", ()), 4)
+    if rule.get("type") != "object" or not path or not (listed := ", ".join(keys)):
+        return ""
+    return f"write a mapping, of {listed} and so on" if "," in listed else ""
 
 
 def _form_cure(error: jsonschema_rs.ValidationError, value: Any) -> str:
@@ -268,17 +285,25 @@ def type_cure(types: list[str], value: Any, key: object = "") -> str:
         return "give it a value or remove the key"
     if isinstance(value, str):
         return _cure_for_text(types, value, key)
-    if "string" in types and isinstance(value, int | float):
-        return "quote it"
-    if "string" in types and isinstance(value, dict) and list(value.values()) == [None]:
-        # `{q}` without quotes is a mapping with a key and no value.
-        return f"quote it: '{{{next(iter(value))}}}'"
+    if "string" in types:
+        return _cure_for_no_text(value)
     if isinstance(value, list) and types == ["boolean"]:
         return "the names of required properties belong into validation.required"
     return ""
 
 
+def _cure_for_no_text(value: Any) -> str:
+    if isinstance(value, int | float):
+        return "quote it"
+    if isinstance(value, dict) and list(value.values()) == [None]:
+        # `{q}` without quotes is a mapping with a key and no value.
+        return f"quote it: '{{{next(iter(value))}}}'"
+    return f"write its name here; {DOCUMENTS}" if are_definitions([value]) else ""
+
+
 def _cure_for_text(types: list[str], text: str, key: object) -> str:
+    if "boolean" in types and text in ("true", "false"):
+        return f"write {text} without quotes"
     if "boolean" in types and text.lower() in _BOOLEAN_WORDS:
         return f"write {_BOOLEAN_WORDS[text.lower()]}"
     if "array" in types:

@@ -13,6 +13,7 @@ _MAY_BE_ODD: Final = re.compile(
     r"|[\"'\]}*\w-]\#"  # a comment without a blank before it
     r"|[&*][\w-]*[^\s\w,\[\]{}-]"  # the name of an anchor goes on
     r"|(?:^|[\r\n])[ ]+\Z"  # the last line holds blanks only
+    r"|[\u201c\u2018\u201e]\S"  # a quotation mark of a word processor
 )
 _LAST_LINE: Final = re.compile(r"(?:^|[\r\n])[ ]+\Z")
 _QUESTION: Final = (
@@ -23,6 +24,13 @@ _COMMENT: Final = ("a comment needs a blank before its #", "write a blank before
 _ANCHOR: Final = (
     "the name of an anchor has letters, digits, _ and - only",
     "rename it, or write a blank behind it",
+)
+_CURLY: Final = re.compile(
+    r"[\u201c\u201d\u201e][^\u201c-\u201e]*[\u201c\u201d]|[\u2018\u201a][^\u2018-\u201a]*[\u2018\u2019]"
+)
+_CURLY_QUOTES: Final = (
+    "curly quotation marks are a part of the text",
+    "write straight ones, or quote the text with its marks",
 )
 _BLANKS: Final = (
     "the text ends in a line of blanks, which may or may not belong to the block of text before it",
@@ -46,6 +54,8 @@ class Oddities:
         if start and text[start - 1] == "?" and end > start:
             return _QUESTION
         style = getattr(event, "style", None)
+        if not style and _CURLY.fullmatch(getattr(event, "value", None) or ""):
+            return _CURLY_QUOTES
         is_closed = style in ("'", '"') or (end > start and text[end - 1] in "]}")
         if is_closed and text.startswith("#", end):
             return _COMMENT

@@ -22,7 +22,9 @@ from tool_engine.errors import DefinitionError, DefinitionProblem
 
 _CURES: Final = (
     ("token", "indent with spaces, and quote text that holds special characters"),
-    ("expected ':'", "write key: value"),
+    ("expected ':'", "write key: value, and indent the text of a block"),
+    ("'-' indicator", "begin the line with a dash, or indent it as the key after the dash above"),
+    ("alphabetic or numeric", "quote text that begins with * or &"),
     ("mapping values", "quote text that holds a colon, and check the indentation"),
     ("expected ','", "close the bracket, or put a comma between"),
     ("end of stream", "close the quotation marks"),
@@ -33,6 +35,30 @@ _CURES: Final = (
     ("", "check this line and the ones before it"),
 )
 """A part of the parser's message -> the cure; the first match counts."""
+
+
+_UNSEEN_CAUSES: Final = (
+    (
+        re.compile(r"^(?:<{7}|={7}|>{7})(?!\S)", re.MULTILINE),
+        "the mark of a merge that is not finished",
+        "keep one side of it, without the marks",
+    ),
+    (
+        re.compile(r"(?<=[:-])[\u00a0\u2000-\u200b\u202f\u3000]|^[ ]*[\u00a0\u3000]", re.MULTILINE),
+        "a blank that YAML does not know as one",
+        "write a plain blank",
+    ),
+)
+"""What a text holds that the parser stumbles over later, what it is, and the cure."""
+
+
+def find_unseen_cause(text: str, source: str) -> DefinitionProblem | None:
+    for pattern, what, cure in _UNSEEN_CAUSES:
+        if found := pattern.search(text):
+            line, start = text.count("\n", 0, found.start()) + 1, text.rfind("\n", 0, found.start())
+            message = f"not valid YAML: {what}; {cure}"
+            return DefinitionProblem(message, source, line, found.start() - start, cure=cure)
+    return None
 
 
 def parser_problem(error: yaml.YAMLError, source: str) -> DefinitionProblem:
@@ -152,7 +178,8 @@ class _Reader:
             self._report_faults(None)
         except yaml.YAMLError as error:
             self._report_faults(None)
-            self._problems.append(parser_problem(error, self._source))
+            cause = find_unseen_cause(self._text, self._source)
+            self._problems.append(cause or parser_problem(error, self._source))
         return documents, self._problems
 
     def _read_documents(self, documents: list[Document]) -> None:
@@ -257,7 +284,8 @@ class _Reader:
     def _read_key(self, event: Any) -> str:
         if event.__class__ is not yaml.ScalarEvent:
             message = "a key must be text, not a list, a mapping or an alias"
-            self._stop_reading(message, "write a text", event)
+            cure = "write a text, in quotes where it begins with a brace or a bracket"
+            self._stop_reading(message, cure, event)
         text: str = event.value
         if event.implicit[0] and event.tag is None and event.anchor is None:
             if not isinstance(self._read_plain(event), str):

@@ -16,6 +16,7 @@ from tool_engine.catalog.definition_files import (
 )
 from tool_engine.catalog.lint import LINT_RULES, LintFinding, choose_rules, lint_text
 from tool_engine.catalog.lint_rules.rule import ERROR, LintRule
+from tool_engine.cli.broken import report_empty
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
@@ -121,6 +122,8 @@ def lint_files(settings: Settings, targets: Sequence[str], options: LintOptions)
         _print_json(findings, len(files))
     else:
         _print_text(findings, len(files))
+        if not files:
+            report_empty(settings)
     return EXIT_FAILED if findings else EXIT_OK
 
 

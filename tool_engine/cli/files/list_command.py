@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from tool_engine.catalog.approval.locked_group import PREFIX
+from tool_engine.cli.broken import report_empty
 from tool_engine.cli.console import make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.files.facts import group_facts, tool_facts
@@ -100,6 +101,8 @@ def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: b
             make_console().print(groups_table(groups, known.values()))
         report_unapproved(settings, states)
         report_folder(settings, folder)
+        if not known:
+            report_empty(settings)
     return EXIT_FAILED if strict and errors else EXIT_OK
 
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import typer
 
 from tool_engine.catalog.yaml.document import format_path
-from tool_engine.cli.broken import find_errors, missing_in, report_broken
+from tool_engine.cli.broken import find_errors, missing_in, report_broken, report_empty
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import as_text, make_console, print_json, safe_text
 from tool_engine.cli.engines import AppOption, Found, load_app, wait_for_app
@@ -137,6 +137,8 @@ def run_tests(settings: Settings, options: RunOptions, form: str = "text") -> in
     else:
         _print_outcome(outcome, options)
         report_broken(settings, len(outcome.load_errors))
+        if not outcome.reports and options.app is None:
+            report_empty(settings)
     return EXIT_OK if outcome.is_good(is_strict=options.is_strict) else EXIT_FAILED
 
 

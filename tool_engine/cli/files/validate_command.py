@@ -10,6 +10,7 @@ import typer
 
 from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.servers.config_file import read_config_file
+from tool_engine.cli.broken import report_empty
 from tool_engine.cli.console import print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.files.checking import Checked, check_files, print_checked, print_summary
@@ -90,6 +91,8 @@ def validate_files(
     else:
         print_checked(checked, verbose=verbose)
         print_summary(checked)
+        if not checked:
+            report_empty(settings)
     return EXIT_FAILED if invalid else EXIT_OK
 
 

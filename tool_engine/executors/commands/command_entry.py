@@ -21,7 +21,7 @@ from tool_engine.executors.commands.argument import (
     parse_argument,
 )
 from tool_engine.executors.entry_reader import EntryReader
-from tool_engine.executors.templates import TemplateError, TextTemplate
+from tool_engine.executors.templates import TemplateError, TextTemplate, find_foreign_forms
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
 
@@ -186,12 +186,14 @@ class _Reader(EntryReader[CommandPlan]):
 
     def _check_unused(self, argv: list[str], arguments: list[Argument]) -> None:
         used = {name for argument in arguments for name in argument.parameters}
+        forms = {} if used.issuperset(self.parameters) else find_foreign_forms(argv)
         for name in self.parameters:
             # After a mistake in an element, it is unknown which parameters it would use.
             if name not in used and len(arguments) == len(argv) - 1:
+                where = f"in place of {forms[name]}" if name in forms else "somewhere"
                 self.problem(
                     "entry.argv",
-                    f"never uses the parameter {name!r}; pass it somewhere as {{{name}}}, or "
+                    f"never uses the parameter {name!r}; pass it {where} as {{{name}}}, or "
                     "remove it",
                 )
 

@@ -18,7 +18,12 @@ from tool_engine.executors.http.idempotency import (
 )
 from tool_engine.executors.http.template import URLTemplate
 from tool_engine.executors.secrets import SecretPart
-from tool_engine.executors.templates import JSONTemplate, TemplateError, TextTemplate
+from tool_engine.executors.templates import (
+    JSONTemplate,
+    TemplateError,
+    TextTemplate,
+    find_foreign_forms,
+)
 from tool_engine.model.checks.nearness import suggest_near
 
 METHODS: Final = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS")
@@ -74,7 +79,7 @@ class _PlanReader:
         key = self._idempotency_key(request.get("idempotency_key"), method)
         auth = read_auth(self._reader, request["auth"]) if "auth" in request else None
         self._check_set_twice(auth, key, query, headers)
-        self._check_unused()
+        self._check_unused(request)
         if url is None or self._reader.problems:
             return None
         plan = RequestPlan(
@@ -250,11 +255,13 @@ class _PlanReader:
                 "integer or boolean can be sent here",
             )
 
-    def _check_unused(self) -> None:
+    def _check_unused(self, request: Mapping[str, Any]) -> None:
+        forms = {} if self._used.issuperset(self._parameters) else find_foreign_forms(request)
         for name in self._parameters:
             if name not in self._used:
+                where = f"in place of {forms[name]}" if name in forms else "somewhere"
                 self._problem(
                     "entry.request",
-                    f"never uses the parameter {name!r}; send it somewhere as {{{name}}}, or "
+                    f"never uses the parameter {name!r}; send it {where} as {{{name}}}, or "
                     "remove it",
                 )

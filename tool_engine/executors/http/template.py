@@ -47,7 +47,8 @@ class URLTemplate(msgspec.Struct, frozen=True):
         for part in (*path, *(query or ())):
             if isinstance(part, str) and re.search(r"[{}#\s\\]", part):
                 raise TemplateError(
-                    "has a brace, '#', blank or backslash outside of a {name}; percent-encode it"
+                    "has a brace, '#', blank or backslash outside of a {name}; write a parameter "
+                    "as {name}, and percent-encode what is none"
                 )
         return cls(
             origin=origin,
@@ -103,6 +104,7 @@ def _split_origin(
             continue
         match = _ORIGIN.match(part) if is_after_scheme else re.match(r"[^/?#]*", part)
         if match is None:
+            _refuse_start(part)
             break
         origin.append(match.group())
         if match.end() < len(part):
@@ -115,6 +117,13 @@ def _split_origin(
         "must begin with http://, https:// or ${env:NAME}, and its host and port must not hold a "
         "{parameter}; put a '/' or '?' before the first one"
     )
+
+
+def _refuse_start(text: str) -> None:
+    start = "must begin with http:// or https://"
+    if text.startswith("/"):
+        raise TemplateError(f"{start}; write the whole address, its host too")
+    raise TemplateError(f"{start}; write https://{text.partition('://')[2][:80] or text[:80]}")
 
 
 def _check_origin(origin: tuple[str | SecretPart, ...]) -> None:

@@ -20,6 +20,7 @@ from tool_engine.executors.sql.statement import (
     StatementError,
     parse_statement,
 )
+from tool_engine.executors.templates import find_foreign_forms
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.settings.databases import DatabaseSource
@@ -72,6 +73,10 @@ class SQLPlan(msgspec.Struct, frozen=True):
     max_rows: int
     max_columns: int
     max_bytes: int
+
+
+_POSITIONAL: Final = re.compile(r"%s|(?<=[\s(=,])\?")
+"""A place as drivers of databases write it."""
 
 
 class _SQLReader(EntryReader[SQLPlan]):
@@ -162,12 +167,19 @@ class _SQLReader(EntryReader[SQLPlan]):
                 hint = suggest_near(name, self.parameters) or "; declare it under parameters"
                 mark = f":{name}" if name in statement.values else f"{{{name}}}"
                 self.problem("entry.sql", f"takes {mark}, which is not a declared parameter{hint}")
+        used = statement.values | statement.identifiers
+        sql = self.tool.implementation_config.get("sql")
+        forms = {} if used.issuperset(self.parameters) else find_foreign_forms(sql)
+        place = _POSITIONAL.search(str(sql))
         for name in self.parameters:
-            if name not in statement.values | statement.identifiers:
-                self._report_unused(name)
+            if name not in used:
+                self._report_unused(name, forms.get(name) or (place.group() if place else ""), sql)
 
-    def _report_unused(self, name: str) -> None:
-        cure = f"use it as :{name}, or remove it"
+    def _report_unused(self, name: str, form: str, sql: object) -> None:
+        # In quotes it would be a text, not a place.
+        quoted = next((f"'{each}'" for each in (form, f":{name}") if f"'{each}'" in str(sql)), form)
+        where = f" in place of {quoted}" if quoted else ""
+        cure = f"use it as :{name}{where}, or remove it"
         if not name.isidentifier():
             cure = "a place is written with letters, digits and _ only: rename it, or remove it"
         self.problem("entry.sql", f"never uses the parameter {name!r}; {cure}")

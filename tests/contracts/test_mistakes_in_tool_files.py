@@ -1,0 +1,213 @@
+"""What people get wrong in a tool file has place, cause and a cure that works.
+
+A row is the text as it is got wrong, what its message says in this order, and the text as the
+message asks for it. Each is put into a file that is right without it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tool_engine.cli.app import run
+
+NAMES = "name: said\ndescription: Says it.\neffect: read\n"
+MESSAGE = "parameters:\n  - {name: q, type: string, required: true, description: What}\n"
+ECHO = "entry: {type: builtin, handler: echo}\n"
+RIGHT = NAMES + MESSAGE + ECHO
+
+
+def http(url: str, more: str = "") -> str:
+    return f"{NAMES}{MESSAGE}entry:\n  type: http\n  request: {{url: {url}{more}}}\n"
+
+
+def command(*words: str) -> str:
+    listed = ", ".join(f'"{each}"' for each in words)
+    return f"{NAMES}{MESSAGE}entry: {{type: builtin, handler: run_command, argv: [{listed}]}}\n"
+
+
+def query(sql: str) -> str:
+    entry = f"{{type: builtin, handler: sql_query, source: main, sql: {sql}}}"
+    return f"{NAMES}{MESSAGE}entry: {entry}\n"
+
+
+SITE = "https://api.example.com"
+QUERY = query('"SELECT :q"')
+Row = tuple[str, list[str], str]
+MISTAKES: list[Row] = [
+    # YAML
+    (
+        RIGHT.replace("{name: q, type: string, required: true, description: What}",
+                      "name: q\n  type: string"),
+        [":6:3: not valid YAML", "begin the line with a dash, or indent it as the key after the"],
+        RIGHT.replace("{name: q, type: string, required: true, description: What}",
+                      "name: q\n    type: string\n    description: What"),
+    ),
+    (
+        RIGHT.replace("Says it", "*Says* it"),
+        [":2:19: not valid YAML", "quote text that begins with * or &"],
+        RIGHT.replace("Says it.", '"*Says* it."'),
+    ),
+    (
+        RIGHT.replace("effect: ", "effect:\u00a0"),
+        [":3:8: not valid YAML: a blank that YAML does not know", "write a plain blank"],
+        RIGHT,
+    ),
+    (
+        RIGHT.replace("Says it.", "|\nSays it."),
+        [":4:1: not valid YAML", "indent the text of a block"],
+        RIGHT.replace("Says it.", "|\n  Says it."),
+    ),
+    (
+        f"<<<<<<< HEAD\n{RIGHT}=======\n{RIGHT}>>>>>>> other\n",
+        [":1:1: not valid YAML: the mark of a merge that is not finished", "keep one side of it"],
+        RIGHT,
+    ),
+    (
+        RIGHT.replace("name: q", "name: \u201cq\u201d"),
+        [":5:12: ", "curly quotation marks are a part of the text", "write straight ones"],
+        RIGHT.replace("name: q", 'name: "q"'),
+    ),
+    (
+        RIGHT.replace("Says it.", "\u2018Says it.\u2019"),
+        [":2:14: ", "curly quotation marks", "or quote the text with its marks"],
+        RIGHT.replace("Says it.", "'\u2018Says it.\u2019'"),
+    ),
+    # The form of a definition
+    (
+        "- " + RIGHT.replace("\n", "\n  ") + "\n- " + RIGHT.replace("\n", "\n  "),
+        [":1:1: ", "got a list", "write each definition as a document, with a line --- between"],
+        f"{RIGHT}---\n{RIGHT.replace('said', 'other')}",
+    ),
+    (
+        "tools:\n  - " + RIGHT.replace("\n", "\n    "),
+        [":1:1: ", "tools is a key of groups", "write each definition as a document"],
+        RIGHT,
+    ),
+    (
+        "kind: group\nname: texts\ntools:\n  - {name: said, description: Says it.}\n",
+        [":4:5: ", "expected text, got a mapping", "write its name here"],
+        f"kind: group\nname: texts\ntools:\n  - said\n---\n{RIGHT}",
+    ),
+    (
+        RIGHT.replace("true", '"true"'),
+        [":5:39: ", "expected true or false, got the text 'true'", "write true without quotes"],
+        RIGHT,
+    ),
+    (
+        f"{RIGHT}examples: {{params: {{q: hi}}}}\n",
+        [":7:11: examples: expected a list, got a mapping", "write a dash before it"],
+        f"{RIGHT}examples:\n  - {{params: {{q: hi}}}}\n",
+    ),
+    (
+        f"{RIGHT}concurrency: 5\n",
+        [":7:14: concurrency: expected a mapping, got the number 5", "write a mapping, of bucket"],
+        f"{RIGHT}concurrency: {{bucket: texts}}\n",
+    ),
+    (
+        NAMES + MESSAGE + "entry: echo\n",
+        [":6:8: entry: expected a mapping", "write a mapping, of type"],
+        RIGHT,
+    ),
+    # Places for parameters, as other programs write them
+    *[
+        (http(f'"{SITE}/x"', f', query: {{q: "{form}"}}'),
+         ["never uses the parameter 'q'", f"send it in place of {form} as {{q}}"],
+         http(f'"{SITE}/x"', ', query: {q: "{q}"}'))
+        for form in ("{{q}}", "{{ q }}", "$q", "$(q)", "<q>", "%(q)s", "%q%", "@q", "{ q }")
+    ],
+    (
+        http(f'"{SITE}/{{{{ q }}}}"'),
+        ["in place of {{ q }} as {q}", "has a brace", "write a parameter as {name}"],
+        http(f'"{SITE}/{{q}}"'),
+    ),
+    (
+        http(f'"{SITE}/"', ", query: {q: {{ q }}}"),
+        ["a key must be text", "in quotes where it begins with a brace or a bracket"],
+        http(f'"{SITE}/"', ', query: {q: "{q}"}'),
+    ),
+    (command("ls", "{{ q }}"), ["pass it in place of {{ q }} as {q}"], command("ls", "--", "{q}")),
+    *[
+        (query(f'"SELECT {form}"'),
+         ["never uses the parameter 'q'", f"use it as :q in place of {form}, or"],
+         QUERY)
+        for form in ("':q'", "'$q'", "%s", "?", "@q")
+    ],
+    # Addresses
+    (
+        http("api.example.com/x", ", query: {q: '{q}'}"),
+        ["must begin with http:// or https://", f"write {SITE}/x"],
+        http(f"{SITE}/x", ", query: {q: '{q}'}"),
+    ),
+    (
+        http("htps://api.example.com/x", ", query: {q: '{q}'}"),
+        ["must begin with http:// or https://", f"write {SITE}/x"],
+        http(f"{SITE}/x", ", query: {q: '{q}'}"),
+    ),
+    (
+        http("/x", ", query: {q: '{q}'}"),
+        ["must begin with http:// or https://", "write the whole address, its host too"],
+        http(f"{SITE}/x", ", query: {q: '{q}'}"),
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools").mkdir()
+    return tmp_path / "tools"
+
+
+@pytest.mark.parametrize(("wrong", "parts", "right"), MISTAKES)
+def test_a_mistake_and_its_cure(
+    tools: Path, capsys: pytest.CaptureFixture[str], wrong: str, parts: list[str], right: str
+) -> None:
+    (tools / "said.yaml").write_text(wrong, encoding="utf-8")
+    assert run(["validate"]) == 1
+    said = capsys.readouterr().out
+    at = said.index("tools/said.yaml:")
+    for part in parts:
+        assert part in said[at:], said
+        at += said[at:].index(part)
+    (tools / "said.yaml").write_text(right, encoding="utf-8")
+    assert run(["validate"]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "cure", "right"),
+    [
+        ("said.yaml.txt", "'said.yaml.txt' is not read: rename it to 'said.yaml'", "said.yaml"),
+        ("said.YML.txt", "rename it to 'said.yaml'", "said.yaml"),
+        ("said.json", "rename it to 'said.yaml'", "said.yaml"),
+        ("more/said.yaml", "there are some in tools/more: write `tool-engine --recursive", ""),
+        ("notes.md", "write one with `tool-engine new NAME`", "said.yaml"),
+    ],
+)
+def test_a_file_that_is_not_read(
+    tools: Path, capsys: pytest.CaptureFixture[str], name: str, cure: str, right: str
+) -> None:
+    """Each command says why there is nothing, and `call` says it in place of the tool."""
+    file = tools / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(RIGHT)
+    for words in (["validate"], ["list"], ["lint"], ["test"], ["call", "said", "q=hi"]):
+        assert run(words) == (2 if words[0] == "call" else 0)
+        err = capsys.readouterr().err
+        assert "there is no tool file in tools; " in err
+        assert cure in err, words
+    if right:
+        file.rename(tools / right)
+    assert run(["call", "said", "q=hi"] if right else ["-r", "call", "said", "q=hi"]) == 0
+
+
+def test_a_file_that_is_not_read_beside_others(
+    tools: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tools / "other.yaml").write_text(RIGHT.replace("said", "other"))
+    (tools / "said.yaml.txt").write_text(RIGHT)
+    assert run(["call", "said", "q=hi"]) == 2
+    assert "rename it to 'said.yaml'" in capsys.readouterr().err
+    assert run(["list"]) == 0
+    assert not capsys.readouterr().err
