@@ -167,6 +167,8 @@ class Feeding:
         if state.status != QUEUED:
             return
         message = self.runner.explain_wait(kept)
+        if state.expires_at <= self.clock.now():
+            message = "its ttl is over: it ends as soon as an engine that runs tasks looks"
         if message is None and kept.worker not in (None, self.worker):
             message = "another process has it, and asks for a slot there"
         if message is None:

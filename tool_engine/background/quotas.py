@@ -75,7 +75,7 @@ class Quotas:
             earlier = None
             if task.key is not None:
                 earlier = await self._storage.get_by_key(owner, task.key)
-            if earlier is None:
+            if earlier is None or earlier.state.is_over(self._clock.now()):
                 raise self._explain_full(owner, room)
             return earlier
         room.left -= 1

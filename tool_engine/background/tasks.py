@@ -156,8 +156,7 @@ class EngineTasks:
         given = check_start(context, ttl, idempotency_key)
         params = copy_json(params) if params is not None else {}
         storage, feeding = self._storage, self.feeding
-        if storage.is_shared and not self._clock.is_fresh:
-            await self._learn_time(is_late=is_late)
+        await self._know_time(is_late=is_late)
         tool = self._engine.get(tool_name) if isinstance(tool_name, str) else None
         is_secret = storage.is_shared and not can_be_kept(tool, params, given, self._harmless)
         # One whose caller waits runs where that is, as a call does, also where others run tasks.
@@ -218,8 +217,11 @@ class EngineTasks:
             kept.is_kept, kept.is_late = False, True
             self.feeding.take_new(kept)
             found = kept
-        elif kept.state.owner is None and (found := storage.put_nowait(kept)) is kept:
-            self.feeding.take_new(kept)
+        elif kept.state.owner is None and (found := storage.put_nowait(kept)) is not None:
+            if found is kept:
+                self.feeding.take_new(kept)
+            elif found.state.is_over(self._clock.now()):
+                found = None
         if found is None:
             found = await self._keep_task(kept)
         if kept.begun is not None:
@@ -231,8 +233,10 @@ class EngineTasks:
             await handle.wait()
         return handle
 
-    async def _learn_time(self, *, is_late: bool) -> None:
+    async def _know_time(self, *, is_late: bool = False) -> None:
         """Learn what time it is for all; what may never be written needs no database for that."""
+        if not self._storage.is_shared or self._clock.is_fresh:
+            return
         try:
             await self._clock.learn_time_once()
         except RecordsUnavailableError:
@@ -255,7 +259,7 @@ class EngineTasks:
                     if not kept.is_kept:
                         await self._keep_begun(kept)
                         return kept
-                    found = await self._storage.put(kept)
+                    found = await self._put_task(kept)
                 finally:
                     if kept.state.owner is not None:
                         self._quotas.leave(kept)
@@ -265,6 +269,14 @@ class EngineTasks:
             self.feeding.unheard.hear(question)
             if kept.begun is not None:
                 self.feeding.runner.give_up_call(kept)
+        return found
+
+    async def _put_task(self, kept: KeptTask) -> KeptTask:
+        """Keep a new task, or return the one with its key, unless that is to be forgotten."""
+        while (found := await self._storage.put(kept)) is not kept:
+            if not found.state.is_over(self._clock.now()):
+                break
+            await self._storage.remove(found.state.id)
         return found
 
     async def _keep_begun(self, kept: KeptTask) -> None:
@@ -339,7 +351,10 @@ class EngineTasks:
         check_count("limit", limit, minimum=1)
         if after is not None:
             await self.get(after, owner)
-        found = await self._storage.list(owner, status, limit, after, tool_name, results=results)
+        await self._know_time()
+        found = await self._storage.list(
+            owner, status, limit, after, tool_name, results=results, now=self._clock.now()
+        )
         states = []
         for each in found:
             kept = self._live.get(each.id)
@@ -525,14 +540,16 @@ class EngineTasks:
         if not isinstance(task_id, str):
             return None
         kept = self._live.get(task_id)
+        await self._know_time()
         if kept is not None and owner not in (None, kept.state.owner):
             return await self._storage.get(task_id, owner)
         if kept is not None and not (kept.state.is_final and kept.is_kept):
             await self._look_again(kept)
-            return kept
-        # One that has ended may have been forgotten meanwhile, also by another engine.
-        found = await self._storage.get(task_id, owner)
-        if found is None:
+            found: KeptTask | None = kept
+        else:
+            # One that has ended may have been forgotten meanwhile, also by another engine.
+            found = await self._storage.get(task_id, owner)
+        if found is None or found.state.is_over(self._clock.now()):
             self._live.pop(task_id, None)
             return None
         return self._live.setdefault(task_id, found)

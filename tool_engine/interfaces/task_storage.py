@@ -65,6 +65,7 @@ class TaskStorage(Protocol):
         tool_name: str | None = None,
         *,
         results: bool = False,
+        now: datetime | None = None,
     ) -> Sequence[TaskState]:
         """Return states, the newest first; None: of every owner, status, or tool.
 
@@ -75,6 +76,7 @@ class TaskStorage(Protocol):
             after: The id of a task, whose next older ones are asked for.
             tool_name: The tool.
             results: Whether each one has its result, which may be large.
+            now: The time: what has ended, and is to be forgotten by then, is left out.
         """
 
     async def count_ahead(self, task: KeptTask, most: int) -> int:

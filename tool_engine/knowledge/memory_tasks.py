@@ -97,6 +97,7 @@ class MemoryTaskStorage:
         tool_name: str | None = None,
         *,
         results: bool = False,
+        now: datetime | None = None,
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
         last = self._tasks.get(after) if after is not None else None
@@ -108,7 +109,7 @@ class MemoryTaskStorage:
             state = task.state
             is_older = last is None or task.number < last.number
             is_meant = status in (None, state.status) and tool_name in (None, state.tool_name)
-            if is_older and is_meant:
+            if is_older and is_meant and not state.is_over(now):
                 found.append(state if results else state.without_result())
         return found
 

@@ -66,6 +66,10 @@ class TaskState(msgspec.Struct, Data, frozen=True, kw_only=True):
         """True if it has ended: it never changes again."""
         return self.status in FINAL
 
+    def is_over(self, now: datetime | None) -> bool:
+        """Return True if it has ended, and is to be forgotten at a time; None: at no time."""
+        return now is not None and self.status in FINAL and self.expires_at <= now
+
     def without_result(self) -> TaskState:
         """Return the same without its result, as lists have it."""
         return self if self.result is None else replace(self, result=None)

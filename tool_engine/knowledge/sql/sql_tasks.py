@@ -159,11 +159,13 @@ class SQLTaskStorage:
         tool_name: str | None = None,
         *,
         results: bool = False,
+        now: datetime | None = None,
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
         named = None if owner is None else _hash_owner(owner)
         tool = None if tool_name is None else _as_text(tool_name)
-        asked = _load_sql().select_states(named, status, limit, after, tool, results=results)
+        until = None if now is None else now.timestamp()
+        asked = _load_sql().select_states(named, status, limit, after, tool, until, results=results)
         return await _make_all(_state_of, await self._read_rows(asked))
 
     async def count_ahead(self, task: KeptTask, most: int) -> int:

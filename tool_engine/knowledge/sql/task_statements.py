@@ -153,10 +153,14 @@ def select_states(
     limit: int,
     after: str | None,
     tool_name: str | None,
+    now: float | None,
     *,
     results: bool,
 ) -> Select[Any]:
-    """Ids and states of tasks, the newest first; without `results` up to their results."""
+    """Ids and states of tasks, the newest first; without `results` up to their results.
+
+    What is to be forgotten by `now` is left out.
+    """
     found = select(tasks.c.task_id, tasks.c.state if results else _WithoutResult(tasks.c.state))
     if owner is not None:
         found = found.where(tasks.c.owner == owner)
@@ -164,6 +168,8 @@ def select_states(
         found = found.where(tasks.c.status == status)
     if tool_name is not None:
         found = found.where(tasks.c.tool_name == tool_name)
+    if now is not None:
+        found = found.where(or_(tasks.c.expires_at > now, _is_open))
     if after is not None:
         number = select(tasks.c.number).where(tasks.c.task_id == after).scalar_subquery()
         found = found.where(tasks.c.number < number)
