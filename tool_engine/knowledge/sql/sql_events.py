@@ -177,9 +177,10 @@ class SQLEventStorage:
     async def _take_numbers(self) -> int:
         self._file = await asyncio.to_thread(self._file_identity)
         ((self._end,),) = await self._fetch_rows(_RESERVE, block=BLOCK)
-        ((last,),) = await self._fetch_rows(_NEWEST)
-        if last is not None and not last <= self._end - BLOCK:
-            # What it gave out from there would be taken for events that are kept already.
+        ((newest,),) = await self._fetch_rows(_NEWEST)
+        last = newest or 0
+        # What it gave out from there would be taken for events that are kept already.
+        if type(self._end) is not int or not last <= self._end - BLOCK:
             raise RecordsUnavailableError(
                 f"the row of tool_event_numbers is damaged: it says {self._end - BLOCK}, and event "  # noqa: S608 - a message
                 f"{last} is kept; UPDATE tool_event_numbers SET reserved = {last} WHERE id = 1"
