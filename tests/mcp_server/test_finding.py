@@ -100,6 +100,22 @@ async def test_a_search_tool_of_the_engine_finds_only_what_is_shown(
     assert [each["name"] for each in json.loads(text_of(found))["tools"]] == ["add"]
 
 
+@pytest.mark.parametrize("name", ["search_tools", "call_tool"])
+async def test_a_tool_that_has_a_name_of_the_two(
+    engine: ToolEngine, connect: Connect, name: str
+) -> None:
+    """It is found, and called as any other that the list does not show."""
+    definition = {"name": name, "description": "Greets a guest.", "parameters": []}
+    engine.register_tool(definition, lambda: "hi")
+    async with connect(MCPServer(engine, mode="search")) as client:
+        assert await names_of(client) == ["search_tools", "call_tool"]
+        found = await client.call_tool("search_tools", {"query": "greet a guest"})
+        called = await client.call_tool("call_tool", {"name": name})
+
+    assert [each["name"] for each in found.structured_content["tools"]] == [name]
+    assert text_of(called) == "hi"
+
+
 async def test_another_name_of_a_tool_is_called(engine: ToolEngine, connect: Connect) -> None:
     """An alias means its tool, and is as hidden as that."""
     definition = {

@@ -16,6 +16,7 @@ from tool_engine.model.tool import Tool
 ShowTool = Callable[[Tool], Tool | None]
 shown_here: Final[ContextVar[ShowTool | None]] = ContextVar("tools_shown_here", default=None)
 """Returns a tool as callers without a conversation know it, or None; None: they know all tools."""
+SEARCH_TOOLS: Final = "search_tools"
 _LIMIT: Final = 5
 _HINT: Final = (
     "No tool fits these words. Say in other words what the tool does, not with what data."
@@ -47,13 +48,13 @@ class ToolSearchExecutor:
         if self._search_tools is None:
             raise ToolExecutionError("there is no catalog to search here; run it by a ToolEngine")
         limit, query = params.get("limit", _LIMIT), params.get("query", "")
-        show: ShowTool = getattr(context.scope, "shown_tool", shown_here.get() or _as_it_is)
-        # The result excludes this tool: ask for one more.
+        show: ShowTool = getattr(context.scope, "shown_tool", shown_here.get() or _show_offered)
+        # The result excludes searches such as this one: ask for one more.
         most = limit + 1
         while True:
             # In a thread, since the first search reads the whole catalog.
             matches = await asyncio.to_thread(self._search_tools, query, most)
-            others = [each.tool for each in matches if each.name != tool.name]
+            others = [each.tool for each in matches if not _is_search(each.tool)]
             shown = [each for each in map(show, others) if each is not None]
             if len(shown) >= limit or len(matches) < most:
                 break
@@ -62,8 +63,14 @@ class ToolSearchExecutor:
         return {"tools": found} if found else {"tools": found, "hint": _HINT}
 
 
-def _as_it_is(tool: Tool) -> Tool:
-    return tool
+def _is_search(tool: Tool) -> bool:
+    """Return True for a tool with this executor, and not for another one of its name."""
+    config = tool.implementation_config
+    return config.get("type") == "builtin" and tool.handler == SEARCH_TOOLS
+
+
+def _show_offered(tool: Tool) -> Tool | None:
+    return tool if tool.is_offered else None
 
 
 def _describe_tool(tool: Tool) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class OfferedTools:
         if isinstance(self.source, ToolSubAgent) and name not in self.source.enabled_tools:
             return None
         tool = self._catalog.get(name)
-        is_offered = tool is not None and tool.is_for_models and tool.is_enabled
+        is_offered = tool is not None and tool.is_offered and tool.is_enabled
         return self._describe_tool(tool) if tool is not None and is_offered else None
 
     async def run(

@@ -12,9 +12,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import RecordsUnavailableError, TaskError
+from tool_engine.executors.tool_search import SEARCH_TOOLS
 from tool_engine.mcp_server.asking import ClientRequest, answer_request
 from tool_engine.mcp_server.consenting import REFUSE
-from tool_engine.mcp_server.finding import CALL_TOOL, SEARCH_TOOLS, Finder, show_listing
+from tool_engine.mcp_server.finding import CALL_TOOL, Finder, show_listing
 from tool_engine.mcp_server.holding import HeldCalls
 from tool_engine.mcp_server.identity import Principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
@@ -114,17 +115,18 @@ class ClientCalls:
         Raises:
             MCPError: There is no such tool, or the client carries what cannot be taken.
         """
-        meant = await self._find_meant(params)
+        takes_tasks = self.takes_tasks(ctx)
+        meant = await self._find_meant(params, takes_tasks=takes_tasks)
         if isinstance(meant, ToolExecutionResult):
             own = None if self._finder is None else self._finder.get(params.name)
             return write_result(meant, own, is_modern=_is_modern(ctx))
-        if meant.tool.background == "required" and not (self.tasks and takes_tasks(ctx)):
+        if not (meant.tool.is_offered or takes_tasks):
             return await self._refuse_client(ctx, meant)
         request, carried = self.make_request(ctx, params, meant.tool.definition_hash)
         result: ToolExecutionResult | dict[str, Any] | None
         if carried.held is not None:
             request, result = await self._held.go_on(carried.held, request)
-        elif self.tasks is not None and self._may_be_task(meant.tool) and takes_tasks(ctx):
+        elif takes_tasks and self.tasks is not None and self._may_be_task(meant.tool):
             result = await self._run_task(self.tasks, meant, request)
             if isinstance(result, dict):
                 return result
@@ -151,13 +153,17 @@ class ClientCalls:
                 written["content"].append(link)
         return written
 
+    def takes_tasks(self, ctx: Any) -> bool:
+        """Return True if the client of a request can get a task here."""
+        return self.tasks is not None and takes_tasks(ctx)
+
     async def _find_meant(
-        self, params: types.CallToolRequestParams
+        self, params: types.CallToolRequestParams, *, takes_tasks: bool
     ) -> _Meant | ToolExecutionResult:
         name = params.name
         arguments: Mapping[str, Any] = params.arguments or {}
         if self._finder is not None and name == SEARCH_TOOLS:
-            return await self._finder.search(arguments)
+            return await self._finder.search(arguments, takes_tasks=takes_tasks)
         if self._finder is not None and name == CALL_TOOL:
             found = self._finder.read_call(arguments)
             if isinstance(found, ToolExecutionResult):
@@ -165,7 +171,7 @@ class ClientCalls:
             name, arguments = found
         tool = self._listing.find(name)
         if tool is None:
-            near = ", ".join(map(repr, self._listing.find_near(name)))
+            near = ", ".join(map(repr, self._listing.find_near(name, takes_tasks=takes_tasks)))
             hint = f"; did you mean {near}?" if near else ""
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {name[:128]!r}{hint}")
         return _Meant(tool, arguments)
@@ -213,7 +219,8 @@ class ClientCalls:
         context = self._make_context(request.ctx)
         is_heard = False
         try:
-            with answer_request(request), show_listing(self._listing):
+            takes_tasks = self.takes_tasks(request.ctx)
+            with answer_request(request), show_listing(self._listing, takes_tasks=takes_tasks):
                 result: ToolExecutionResult = await self._engine.execute(
                     meant.tool.name,
                     meant.arguments,

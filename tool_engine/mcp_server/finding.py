@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.executors.tool_search import ToolSearchExecutor, shown_here
+from tool_engine.executors.tool_search import SEARCH_TOOLS, ToolSearchExecutor, shown_here
 from tool_engine.interfaces import SearchTools
 from tool_engine.mcp_server.listing import BadCursorError, Listing, Page
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
@@ -16,7 +16,6 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.definition_formats import MCPDefinitions
 from tool_engine.validation.validator import ToolParameterValidator
 
-SEARCH_TOOLS: Final = "search_tools"
 CALL_TOOL: Final = "call_tool"
 _MOST_FOUND: Final = 20
 _DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
@@ -110,14 +109,16 @@ class Finder:
         """Return one of the two tools; None: the name means another."""
         return self._tools.get(name)
 
-    def read_page(self, cursor: str | None, *, is_modern: bool) -> Page:
+    def read_page(self, cursor: str | None, *, is_modern: bool, takes_tasks: bool) -> Page:
         """Return the one page of the list; see `Listing.read_page`."""
-        del is_modern
+        del is_modern, takes_tasks
         if cursor is not None:
             raise BadCursorError(f"no page ended with the cursor {cursor[:80]!r}")
         return self._page
 
-    async def search(self, arguments: Mapping[str, Any] | None) -> ToolExecutionResult:
+    async def search(
+        self, arguments: Mapping[str, Any] | None, *, takes_tasks: bool
+    ) -> ToolExecutionResult:
         """Return the tools that fit, as the result of `search_tools`.
 
         A look-up like the list: it takes no slot, and never waits behind calls.
@@ -126,7 +127,7 @@ class Finder:
         if isinstance(checked, ToolExecutionResult):
             return checked
         tool = self._tools[SEARCH_TOOLS]
-        with show_listing(self._listing):
+        with show_listing(self._listing, takes_tasks=takes_tasks):
             found = await self._searcher.execute(tool, checked, ToolExecutionContext())
         return ToolExecutionResult(is_success=True, tool_name=SEARCH_TOOLS, output=found)
 
@@ -163,9 +164,9 @@ def list_shown(listing: Listing) -> None:
 
 
 @contextmanager
-def show_listing(listing: Listing) -> Iterator[None]:
-    """Let searches inside find only the tools that clients see."""
-    before = shown_here.set(listing.show_tool)
+def show_listing(listing: Listing, *, takes_tasks: bool) -> Iterator[None]:
+    """Let searches inside find only the tools that a client sees."""
+    before = shown_here.set(listing.show_tool if takes_tasks else listing.show_plain_tool)
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -55,8 +56,11 @@ class _Listed:
         self.generation = generation
         self._writer = MCPDefinitions()
         known = self._writer.known
+        known.with_tasks = True
         self.tools = {known.sent_name(tool.name): tool for tool in known.learn(tools)}
         self.names = sorted(self.tools)
+        self.plain_names = [each for each in self.names if self.tools[each].is_offered]
+        """Those of tools that need no task."""
         self._groups: dict[str, ShownGroup] | None = None
 
     def find_groups(self, groups: Mapping[str, ToolGroup]) -> dict[str, ShownGroup]:
@@ -93,10 +97,17 @@ class PageCache:
     Args:
         engine: Whose tools the pages have.
         write_page: Returns a page as it stands on the wire of 2026-07-28.
+        takes_tasks: Returns whether the client of a request takes tasks.
     """
 
-    def __init__(self, engine: Source, write_page: Callable[[str | None], Any]) -> None:
+    def __init__(
+        self,
+        engine: Source,
+        write_page: Callable[..., Any],
+        takes_tasks: Callable[[Any], bool],
+    ) -> None:
         self._engine = engine
+        self._takes_tasks = takes_tasks
         self._write_page = write_page
         self._generation: object = None
         self._pages: OrderedDict[Any, Any] = OrderedDict()
@@ -111,11 +122,13 @@ class PageCache:
         if generation is None or generation != self._generation:
             self._pages.clear()
             self._generation = generation
-        key = ctx.protocol_version, cursor, find_patterns()
+        takes_tasks = self._takes_tasks(ctx)
+        key = ctx.protocol_version, cursor, find_patterns(), takes_tasks
         page = self._pages.get(key)
         if page is None:
             is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-            page = self._write_page(cursor) if is_modern else await call_next(ctx)
+            write = partial(self._write_page, cursor, takes_tasks=takes_tasks)
+            page = write() if is_modern else await call_next(ctx)
             if generation is not None and generation == self._engine.generation:
                 keep_newest(self._pages, key, page, _MOST_PAGES)
         # The envelope is the SDK's to write into, what it holds is not.
@@ -138,7 +151,7 @@ class Listing:
         self._made: OrderedDict[tuple[str, ...], _Listed] = OrderedDict()
         """By the patterns of the tools that a client may use."""
 
-    def read_page(self, cursor: str | None, *, is_modern: bool) -> Page:
+    def read_page(self, cursor: str | None, *, is_modern: bool, takes_tasks: bool) -> Page:
         """Return a page of the list.
 
         The list has a fixed order, so a page after a reload goes on after the same name.
@@ -146,14 +159,16 @@ class Listing:
         Args:
             cursor: What the page before ended with; None: the first page.
             is_modern: Whether the client takes outputs that are no objects.
+            takes_tasks: Whether it takes tasks: other clients cannot call what runs only as one.
 
         Raises:
             BadCursorError: No page ended with the cursor.
         """
         listed = self._list_now()
-        first = 0 if cursor is None else bisect_right(listed.names, _read_cursor(cursor))
-        names = listed.names[first : first + self._page_size]
-        is_last = first + self._page_size >= len(listed.names)
+        known = listed.names if takes_tasks else listed.plain_names
+        first = 0 if cursor is None else bisect_right(known, _read_cursor(cursor))
+        names = known[first : first + self._page_size]
+        is_last = first + self._page_size >= len(known)
         shown = listed.describe(names, is_modern=is_modern)
         return Page(shown, None if is_last else _make_cursor(names[-1]))
 
@@ -173,6 +188,10 @@ class Listing:
             return None
         name, shown = found
         return shown if name == shown.name else replace(shown, name=name)
+
+    def show_plain_tool(self, tool: Tool) -> Tool | None:
+        """Return what `show_tool` does, for a client that takes no tasks."""
+        return self.show_tool(tool) if tool.is_offered else None
 
     def shows_gone(self, name: str) -> bool:
         """Return True if a tool that is there no more was shown for sure."""
@@ -196,9 +215,11 @@ class Listing:
     def list_names(self) -> list[str]:
         return self._list_now().names
 
-    def find_near(self, name: str) -> list[str]:
+    def find_near(self, name: str, *, takes_tasks: bool) -> list[str]:
         """Return the names that are most like an unknown one."""
-        return find_near(name[:_LONGEST_NAME], self._list_now().names, _MOST_NEAR)
+        listed = self._list_now()
+        known = listed.names if takes_tasks else listed.plain_names
+        return find_near(name[:_LONGEST_NAME], known, _MOST_NEAR)
 
     def _list_now(self) -> _Listed:
         generation = self._engine.generation

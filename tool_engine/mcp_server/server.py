@@ -212,7 +212,7 @@ class MCPServer:
         server.middleware += [
             self._note_connection,
             RequestStateBoundary(seal, default_audience=name),
-            PageCache(self._engine, self._write_page),
+            PageCache(self._engine, self._write_page, self._calls.takes_tasks),
             send_readable,
             WrongParams(server),
         ]
@@ -443,12 +443,18 @@ class MCPServer:
         ctx: ServerRequestContext[str | None, Any],
         params: types.PaginatedRequestParams | None,
     ) -> Any:
-        return self._read_page(None if params is None else params.cursor, is_modern=_is_modern(ctx))
+        cursor, takes_tasks = (
+            None if params is None else params.cursor,
+            self._calls.takes_tasks(ctx),
+        )
+        return self._read_page(cursor, is_modern=_is_modern(ctx), takes_tasks=takes_tasks)
 
-    def _read_page(self, cursor: str | None, *, is_modern: bool) -> dict[str, Any]:
+    def _read_page(
+        self, cursor: str | None, *, is_modern: bool, takes_tasks: bool
+    ) -> dict[str, Any]:
         listed = self._listing if self._finder is None else self._finder
         try:
-            page = listed.read_page(cursor, is_modern=is_modern)
+            page = listed.read_page(cursor, is_modern=is_modern, takes_tasks=takes_tasks)
         except BadCursorError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         found: dict[str, Any] = {"tools": page.tools, "resultType": "complete"}
@@ -456,12 +462,12 @@ class MCPServer:
             found["nextCursor"] = page.next_cursor
         return found
 
-    def _write_page(self, cursor: str | None) -> dict[str, Any]:
+    def _write_page(self, cursor: str | None, *, takes_tasks: bool) -> dict[str, Any]:
         hint = _HOLDS["tools/list"]
         return {
             "ttlMs": hint.ttl_ms,
             "cacheScope": hint.scope,
-            **self._read_page(cursor, is_modern=True),
+            **self._read_page(cursor, is_modern=True, takes_tasks=takes_tasks),
             "_meta": {types.SERVER_INFO_META_KEY: self._server.server_info_stamp},
         }
 

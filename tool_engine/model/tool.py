@@ -177,6 +177,11 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
         return MODEL in self.audience
 
     @property
+    def is_offered(self) -> bool:
+        """True if models can call it: it is neither for code nor for tasks only."""
+        return self.is_for_models and self.background != "required"
+
+    @property
     def may_retry(self) -> bool:
         """True if running it twice for one call is known to be harmless."""
         return self.effect == "read" or self.idempotent or self._sends_idempotency_key

@@ -32,7 +32,7 @@ class _Prompts:
         """A catalog's snapshot, and the prompt of all its tools, if nothing is newer."""
 
     def text(self, protocol: ToolCallingProtocol, tools: list[Tool]) -> str:
-        tools = [tool for tool in tools if tool.is_for_models]
+        tools = [tool for tool in tools if tool.is_offered]
         key = tuple((tool.name, _hash_content(tool)) for tool in tools)
         if key not in self.texts:
             self.texts[key] = _make_prompt(protocol, tools)

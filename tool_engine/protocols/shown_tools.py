@@ -73,14 +73,16 @@ class ShownTools:
 
     def _list_start(self) -> list[Tool]:
         if self._start is None:
-            return [tool for tool in self._catalog.list_all() if tool.is_enabled]
+            return [
+                each for each in self._catalog.list_all() if each.is_enabled and each.is_offered
+            ]
         named = [self._catalog.get_or_raise(name) for name in self._start]
-        return [tool for tool in named if tool.is_for_models]
+        return [tool for tool in named if tool.is_offered]
 
     def _list_found(self, shown: Iterable[Tool]) -> list[Tool]:
         names = {tool.name for tool in shown}
         found = (self._catalog.get(name) for name in self._found if name not in names)
-        return [tool for tool in found if tool is not None and tool.is_enabled]
+        return [each for each in found if each and each.is_enabled and each.is_offered]
 
     def _add_found(self, names: Iterable[str]) -> None:
         for rank, name in enumerate(names):

@@ -36,7 +36,7 @@ def list_commanded(tools: Iterable[Tool]) -> Commanded:
     found: dict[tuple[str, str], list[Tool]] = {}
     for tool in tools:
         owner = owner_of(tool)
-        if tool.vcp_command is not None and tool.is_for_models and owner:
+        if tool.vcp_command is not None and tool.is_offered and owner:
             found.setdefault((owner, tool.vcp_command), []).append(tool)
     return found
 
@@ -83,6 +83,8 @@ class KnownTools:
 
     def __init__(self, rule: NameRule, tools: Iterable[Tool] | ToolCatalog | None = None) -> None:
         self._rule = rule
+        self.with_tasks = False
+        """Whether a reader of the definitions can start tasks."""
         self._tools: dict[str, Tool] = {}
         self._sent: dict[str, str] = {}
         """Tool name -> the name that was sent for it. Never forgotten: a reply may be late."""
@@ -104,14 +106,14 @@ class KnownTools:
     def learn(self, tools: Iterable[Tool]) -> list[Tool]:
         """Remember tools for the model, and list each of them once.
 
-        Those for code only are left out.
+        Those for code only are left out, and those that run only as a task unless `with_tasks`.
 
         Raises:
             ConfigurationError: Two different tools have one name, or something is no tool.
         """
         listed: dict[str, Tool] = {}
         for tool in _check_tools(tools):
-            if not tool.is_for_models:
+            if not (tool.is_offered or (self.with_tasks and tool.is_for_models)):
                 continue
             known = listed.setdefault(tool.name, tool)
             if known is not tool and known != tool:

@@ -139,9 +139,16 @@ class SessionTools:
         """Return why an existing tool may not be called, or None."""
         if self.get(tool_name) is not None:
             return None
-        if self.toolbox.find(tool_name) is None:
+        placed = self.toolbox.find(tool_name)
+        if placed is None:
             # The tool was removed while approval was awaited.
             return Refusal(ErrorType.TOOL_NOT_FOUND.value, self.describe_missing(tool_name))
+        if not placed.tool.is_offered:
+            return Refusal(
+                ErrorType.EXECUTION_REJECTED.value,
+                f"tool {tool_name!r} runs only as a task (background: required), and a "
+                "conversation starts none; let the program start it with engine.start",
+            )
         message = f"the tool {tool_name!r} is there, but not enabled in this conversation"
         return Refusal(ErrorType.REJECTED.value, message)
 

@@ -445,10 +445,42 @@ async def test_an_error_that_a_person_must_see_first(engine: ToolEngine, gate: G
     assert "is ill" not in json.dumps(ended)
 
 
+async def names_of(client: Client) -> list[str]:
+    """The tools of the list, read page by page."""
+    names: list[str] = []
+    cursor = None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        names += [each.name for each in page.tools]
+        cursor = page.next_cursor
+        if cursor is None:
+            return names
+
+
+async def test_each_client_sees_what_it_can_call(engine: ToolEngine) -> None:
+    """Clients of one server, that ask in turns: pages, searches and near names."""
+    lists = MCPServer(engine, task_after=SOON, page_size=2)
+    finds = MCPServer(engine, task_after=SOON, mode="search")
+    plain: Any = {"mode": "2026-07-28"}
+    for _ in range(2):
+        async with connect(lists) as client, Client(lists._server, **plain) as other:
+            assert await names_of(client) == ["add", "ask", "break_off", "report"]
+            assert await names_of(other) == ["add", "ask", "break_off"]
+            with pytest.raises(MCPError, match="did you mean 'report'"):
+                await client.call_tool("reports", {})
+            with pytest.raises(MCPError, match=r"Unknown tool: 'reports'$"):
+                await other.call_tool("reports", {})
+        async with connect(finds) as client, Client(finds._server, **plain) as other:
+            for each, names in ((client, ["report"]), (other, [])):
+                found = await each.call_tool("search_tools", {"query": "write a report"})
+                assert [tool["name"] for tool in found.structured_content["tools"]] == names
+
+
 async def test_a_client_that_takes_no_tasks(engine: ToolEngine, gate: Gate) -> None:
     """It waits for the result, or is refused what runs only as a task; and has no methods."""
     server = MCPServer(engine, task_after=SOON)
     async with Client(server._server, mode="2026-07-28") as client:
+        assert await names_of(client) == ["add", "ask", "break_off"]
         asyncio.get_running_loop().call_later(4 * SOON, gate.open.set)
         failed = await client.call_tool("break_off", {})
         with pytest.raises(MCPError) as required:
@@ -467,6 +499,7 @@ async def test_an_older_client(engine: ToolEngine) -> None:
     """The tasks of 2025-11-25 were an experiment, which is not served; and that is said."""
     server = MCPServer(engine, task_after=SOON)
     async with Client(server._server, mode="legacy", extensions=[TakesTasks()]) as client:
+        assert await names_of(client) == ["add", "ask", "break_off"]
         refused = await client.call_tool("report", {"year": 2026})
         with pytest.raises(MCPError) as caught:
             await send(client, "tasks/get", "x")
@@ -484,6 +517,7 @@ async def test_a_server_without_tasks(engine: ToolEngine, gate: Gate) -> None:
     async with connect(server) as client:
         asyncio.get_running_loop().call_later(4 * SOON, gate.open.set)
         failed = await client.call_tool("break_off", {})
+        assert await names_of(client) == ["add", "ask", "break_off"]
         refused = await client.call_tool("report", {"year": 2026})
         with pytest.raises(MCPError) as caught:
             await send(client, "tasks/get", "x")

@@ -83,6 +83,8 @@ def _explain_off(session: ToolSession, name: str) -> str:
     placed = session.toolbox.find(name)
     if placed is None or session.get(name) is not None:
         return ""
+    if not placed.tool.is_offered:
+        return f"it runs only as a task: tool-engine task start {safe_text(name)}"
     if placed.tool.is_enabled:
         return f"to turn it on: --enable {safe_text(name)}, or --groups GROUP"
     return f"models may call it with `status: published`; it says {placed.tool.status}"

@@ -271,7 +271,7 @@ def _place_tool(tool: Tool, groups: Iterable[ToolGroup], config: ToolCallConfig)
         is_enabled = config.default_tool_enabled and offered
     else:
         is_enabled = config.default_tool_enabled
-    is_shown = config.enabled and is_enabled and tool.is_enabled
+    is_shown = config.enabled and is_enabled and tool.is_enabled and tool.is_offered
     return Placed(tool.name, tool, is_shown, False, tuple(group.name for group in on))
 
 
@@ -289,5 +289,6 @@ def _place_own(tool: Tool, groups: Collection[ToolGroup], config: ToolCallConfig
     on = [group for group in groups if is_on(group, config)]
     offered = not groups or any(tool.name not in group.disabled_tools for group in on)
     toggle = find_toggle(tool.name, config)
-    is_enabled = config.enabled and (offered if toggle is None else toggle)
+    is_on_here = offered if toggle is None else toggle
+    is_enabled = config.enabled and tool.is_offered and is_on_here
     return Placed(tool.name, tool, is_enabled, True, tuple(group.name for group in on))
