@@ -17,7 +17,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from tests.approval.people import TOOL, YES, gate_of
+from tests.approval.people import TOOL, gate_of
+from tool_engine.approval.answers import name_at_terminal
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.console import ConsoleApprover, _read_until_closed
 from tool_engine.errors import ApprovalError
@@ -25,7 +26,9 @@ from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 
 BOUND = 20.0
 ASKS = "say why not: "
-NOTHING_SAID = ApprovalDecision(is_approved=False, is_remembered=False)
+HERE = name_at_terminal()
+YES = ApprovalDecision(is_approved=True, by=HERE)
+NOTHING_SAID = ApprovalDecision(is_approved=False, is_remembered=False, by=HERE)
 
 
 class Terminal:
@@ -79,16 +82,16 @@ async def asked(
     [
         ("y", YES),
         (" YES ", YES),
-        ("n", ApprovalDecision(is_approved=False)),
-        ("No", ApprovalDecision(is_approved=False)),
+        ("n", ApprovalDecision(is_approved=False, by=HERE)),
+        ("No", ApprovalDecision(is_approved=False, by=HERE)),
         ("", NOTHING_SAID),
-        ("t", ApprovalDecision(is_approved=True, is_remembered=False)),
-        ("This time", ApprovalDecision(is_approved=True, is_remembered=False)),
-        ("a", ApprovalDecision(is_approved=True, is_remembered=True)),
-        ("yes please", ApprovalDecision(is_approved=False, reason="yes please")),
+        ("t", ApprovalDecision(is_approved=True, is_remembered=False, by=HERE)),
+        ("This time", ApprovalDecision(is_approved=True, is_remembered=False, by=HERE)),
+        ("a", ApprovalDecision(is_approved=True, is_remembered=True, by=HERE)),
+        ("yes please", ApprovalDecision(is_approved=False, reason="yes please", by=HERE)),
         (
             "nicht heute, größer\u202e",
-            ApprovalDecision(is_approved=False, reason="nicht heute, größer\\u202e"),
+            ApprovalDecision(is_approved=False, reason="nicht heute, größer\\u202e", by=HERE),
         ),
     ],
 )
@@ -180,7 +183,7 @@ async def test_what_was_typed_before_is_no_answer(terminal: Terminal) -> None:
     terminal.type("y\n")
     async with asked(terminal, request_of()) as answer:
         terminal.type("n\n")
-    assert answer.result() == ApprovalDecision(is_approved=False)
+    assert answer.result() == ApprovalDecision(is_approved=False, by=HERE)
 
 
 async def test_a_call_that_ends_meanwhile(terminal: Terminal) -> None:
@@ -205,7 +208,7 @@ async def test_one_after_the_other(terminal: Terminal) -> None:
     assert "n: 2" in terminal.screen.getvalue()
     terminal.type("n\n")
     async with asyncio.timeout(BOUND):
-        assert await asyncio.gather(*calls) == [YES, ApprovalDecision(is_approved=False)]
+        assert await asyncio.gather(*calls) == [YES, ApprovalDecision(is_approved=False, by=HERE)]
 
 
 async def test_nobody_sits_there() -> None:

@@ -122,6 +122,7 @@ async def test_record_has_every_field_of_the_document(store: ToolKnowledgeStore)
         "task_id": None,
         "origin": None,
         "process": None,
+        "decided_by": None,
     }
 
 

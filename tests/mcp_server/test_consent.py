@@ -60,6 +60,12 @@ class Person:
         return ElicitResult(action=self.action, content=content)  # type: ignore[arg-type]
 
 
+async def deciders(engine: ToolEngine) -> list[str | None]:
+    """Whom records name as the one who decided, the oldest first, without refused rounds."""
+    found = await engine.store.query_call_records(oldest_first=True)
+    return [each.decided_by for each in found if each.error_type != "approval_required"]
+
+
 async def test_a_client_answers_where_the_definition_lets_it(
     engine: ToolEngine, connect: Connect, answers: list[Any]
 ) -> None:
@@ -70,6 +76,7 @@ async def test_a_client_answers_where_the_definition_lets_it(
 
     assert [text_of(each) for each in results] == ["paid 3"] * 2
     assert answers == [(True, "mcp-client:ann")] * 2
+    assert await deciders(engine) == ["mcp-client:ann"] * 2
     assert "pay 1.0.0" in person.read[0]
     assert "amount: 3" in person.read[0]
     assert engine.controller.snapshot().held == []
@@ -93,6 +100,7 @@ async def test_all_but_a_yes_is_a_no(
     assert result.meta["tool-engine/error_type"] == "execution_rejected"
     assert words in text_of(result)
     assert answers == [(False, "mcp-client")]
+    assert await deciders(engine) == ["mcp-client"]
 
 
 async def test_other_tools_and_other_clients_wait_for_the_operator(
@@ -116,6 +124,7 @@ async def test_other_tools_and_other_clients_wait_for_the_operator(
 
     assert (text_of(fired), text_of(paid)) == ("fired", "paid 3")
     assert answers == [(True, "bob")] * 2
+    assert await deciders(engine) == ["bob"] * 2
     assert person.read == []
 
 

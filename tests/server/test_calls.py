@@ -340,6 +340,8 @@ async def test_consent_over_the_api(service: Service, ann: Client) -> None:
     results = [(await each).json for each in calls]
     assert results[0]["output"] == {"result": "paid 1"}
     assert "too much" in results[1]["error"]
+    kept = (await service.client("olga").get("/v1/records")).json["items"]
+    assert [each["decided_by"] for each in kept] == ["asker"] * 2
     told = (await ann.get(f"/v1/calls/{by_amount[1]['call_id']}/explanation")).json
     assert (told["state"], told["reason"]) == ("ended", "it has ended: succeeded")
     again = await asker.send("POST", first, json={"is_allowed": True})

@@ -79,6 +79,7 @@ async def test_answers(olga: Browser, asked: Any, answer: str, outcome: bool) ->
     async with asyncio.timeout(BOUND):
         result = await asked
     assert result.is_success is outcome
+    assert "Decided by olga" in (await olga.open(f"/studio/history/calls/{result.call_id}")).words
     if not outcome:
         assert "not today" in result.error
 

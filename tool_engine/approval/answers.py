@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from importlib import import_module
 from inspect import isawaitable
 from typing import Any, TypeAlias
 
@@ -40,6 +43,15 @@ def decision_from(answer: Any) -> ApprovalDecision | None:
         f"{safe_repr(answer)[:80]} is no answer: answer with True, False, the reason of a refusal, "
         "an ApprovalDecision, or None if there is no answer yet"
     )
+
+
+def name_at_terminal() -> str:
+    """Return `terminal:` and the user of the system who types there; without one, `terminal`."""
+    # There is no such module on Windows.
+    with contextlib.suppress(ImportError, KeyError, OSError):
+        users = import_module("pwd")
+        return f"terminal:{users.getpwuid(os.getuid()).pw_name}"
+    return "terminal"
 
 
 async def said_by(approver: Approver, request: ApprovalRequest) -> ApprovalDecision | None:

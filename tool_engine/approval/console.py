@@ -17,9 +17,11 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final, TextIO
 
+from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
+from tool_engine.approval.answers import name_at_terminal
 from tool_engine.approval.describe import describe
 from tool_engine.approval.thread import in_own_thread
 from tool_engine.errors import ApprovalError
@@ -78,7 +80,7 @@ class ConsoleApprover(KnownArguments):
             line = await _read_line(terminal)
             if line is None:
                 console.print()
-            decision = _parse_decision(line)
+            decision = replace(_parse_decision(line), by=name_at_terminal())
             if decision.is_remembered and not request.is_once:
                 console.print(Text("Allowed this time: this tool asks each time."))
             return decision

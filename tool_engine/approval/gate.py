@@ -12,13 +12,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from tool_engine.approval.answers import check_approver, decision_from, said_by
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.describe import describe_difference
 from tool_engine.approval.desk import EngineApprovals
 from tool_engine.approval.policy import Decision, decide
 from tool_engine.approval.preview import AT_ONCE, preview_of
-from tool_engine.approval.principal import context_asked, principal_of
+from tool_engine.approval.principal import context_asked, note_decider, principal_of
 from tool_engine.approval.subject import making_of, place_of
 from tool_engine.approval.waiting import Waiting, count_cancellations
 from tool_engine.errors import ApprovalError
@@ -34,7 +36,7 @@ from tool_engine.model.call import Refusal, ToolExecutionContext
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.outcome import ErrorType
-from tool_engine.model.permission import ExecutionPolicy, ResultPolicy
+from tool_engine.model.permission import APPROVER, ExecutionPolicy, ResultPolicy
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.redaction import secrets_if_known, secrets_of, shorten_words, words_of
 
@@ -208,7 +210,10 @@ class ApprovalGate:
             answer = _answer_failed("execution", tool, error, params)
         refusal = _judge_answer("execution", tool.name, answer, decision)
         # A rule may have forbidden it during the wait for the answer.
-        return refusal or self.denied(tool, params)
+        refusal = refusal or self.denied(tool, params)
+        if refusal is None and answer.decision is not None:
+            note_decider(tool, answer.decision.by)
+        return refusal
 
     def is_free(self, tool: Tool, params: Mapping[str, Any]) -> bool:
         """Return True if a call may run without consent."""
@@ -246,13 +251,15 @@ class ApprovalGate:
         del call_id
         return self.denied(tool, params)
 
-    def refused(self, request: ApprovalRequest, tool: Tool | None, reason: str | None) -> Refusal:
-        """Return the refusal for a deferred request that was answered with no.
+    def refused(
+        self, request: ApprovalRequest, tool: Tool | None, decision: ApprovalDecision
+    ) -> Refusal:
+        """Return the refusal for a deferred request that was answered.
 
         `tool` is the tool as the engine has it now; None: it is gone.
         """
         policy = self._policy(tool or _as_asked(request), request.params)
-        return _refuse_rejected(request.kind, request.tool_name, policy, reason)
+        return _refuse_rejected(request.kind, request.tool_name, policy, decision)
 
     async def review(
         self,
@@ -487,7 +494,8 @@ def _place_of_call(context: ToolExecutionContext | None) -> dict[str, str]:
 
 def _refuse_denied(tool: Tool, policy: Decision) -> Refusal:
     message = f"calls of {tool.name!r} are not allowed here"
-    return _make_refusal(ErrorType.EXECUTION_REJECTED, message, policy, because=message)
+    refusal = _make_refusal(ErrorType.EXECUTION_REJECTED, message, policy, because=message)
+    return replace(refusal, decided_by=policy.decided_by)
 
 
 def _judge_answer(kind: str, tool_name: str, answer: _Answer, policy: Decision) -> Refusal | None:
@@ -502,15 +510,18 @@ def _judge_answer(kind: str, tool_name: str, answer: _Answer, policy: Decision) 
         return refusal
     if answer.decision.is_approved:
         return None
-    return _refuse_rejected(kind, tool_name, policy, answer.decision.reason)
+    return _refuse_rejected(kind, tool_name, policy, answer.decision)
 
 
-def _refuse_rejected(kind: str, tool_name: str, policy: Decision, reason: str | None) -> Refusal:
+def _refuse_rejected(
+    kind: str, tool_name: str, policy: Decision, decision: ApprovalDecision
+) -> Refusal:
     if kind == "result":
         message = f"{tool_name!r} has run, but the user did not let its result be read"
-        return _make_refusal(ErrorType.RESULT_REJECTED, message, policy, reason)
+        return _make_refusal(ErrorType.RESULT_REJECTED, message, policy, decision.reason)
     message = f"the user did not allow this call of {tool_name!r}"
-    return _make_refusal(ErrorType.EXECUTION_REJECTED, message, policy, reason)
+    refusal = _make_refusal(ErrorType.EXECUTION_REJECTED, message, policy, decision.reason)
+    return replace(refusal, decided_by=decision.by or APPROVER)
 
 
 def _make_refusal(

@@ -18,6 +18,7 @@ from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
 from tool_engine.model.permission import (
+    POLICY,
     ExecutionPolicy,
     Permission,
     ResultPolicy,
@@ -132,6 +133,12 @@ class Decision(msgspec.Struct, frozen=True):
     execution_by: str | int | None = None
     """The deciding rule's text, or the deciding place's number from 0, or None."""
     result_by: str | int | None = None
+
+    @property
+    def decided_by(self) -> str:
+        """What decided about the call, as in a record."""
+        by = self.execution_by
+        return f"rule:{by}" if isinstance(by, str) else POLICY
 
 
 def decide(

@@ -14,21 +14,27 @@ from typing import Any, Final
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.json.returned_value import safe_repr
+from tool_engine.model.permission import APPROVER
 from tool_engine.model.tool import Tool
 
 _PARTS: Final = ("conversation_agent", "tool_sub_agent", "workflow_node")
 """Types of callers that are a part of a program, whichever person it works for."""
-_asked: Final[ContextVar[tuple[Tool, Any, ToolExecutionContext | None] | None]] = ContextVar(
-    "asked_in_engine", default=None
-)
+_Asked = tuple[Tool, Any, ToolExecutionContext | None, list[str] | None]
+_asked: Final[ContextVar[_Asked | None]] = ContextVar("asked_in_engine", default=None)
 
 
 @contextmanager
 def asked_in(
-    engine: object, tool: Tool, context: ToolExecutionContext | None = None
+    engine: object,
+    tool: Tool,
+    context: ToolExecutionContext | None = None,
+    deciders: list[str] | None = None,
 ) -> Iterator[None]:
-    """Let `engine_asked` and `context_asked` return these for `tool` inside this block."""
-    token = _asked.set((tool, engine, context))
+    """Let `engine_asked` and `context_asked` return these for `tool` inside this block.
+
+    `deciders` gets the names of those who allow the call.
+    """
+    token = _asked.set((tool, engine, context, deciders))
     try:
         yield
     finally:
@@ -46,6 +52,16 @@ def context_asked(tool: Tool) -> ToolExecutionContext | None:
     """Return the context of the call of the asked tool; None: not known."""
     asked = _asked.get()
     return asked[2] if asked is not None and asked[0] is tool else None
+
+
+def note_decider(tool: Tool, by: str | None) -> None:
+    """Note who allowed the call of the asked tool; None: an approver that does not say who."""
+    asked = _asked.get()
+    if asked is None or asked[0] is not tool or asked[3] is None:
+        return
+    name = by or APPROVER
+    if name not in asked[3]:
+        asked[3].append(name)
 
 
 def principal_of(context: ToolExecutionContext | None) -> str:

@@ -123,6 +123,8 @@ class Call(msgspec.Struct, eq=False):
     """Why it was cancelled from outside, or why its tool is gone; None: it goes on."""
     called_as: str | None = None
     """The alias by which the tool was called; None: by its name."""
+    decided_by: str | None = None
+    """Who allowed or refused it, where consent was asked for; see `ToolCallRecord`."""
     seen: tuple[Tool, VisibleCall] | None = None
     """The call as it may be shown, and the tool that determined this; set at the first use."""
 

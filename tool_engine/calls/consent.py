@@ -14,7 +14,7 @@ from tool_engine.approval.preview import previewed_by
 from tool_engine.approval.principal import asked_in
 from tool_engine.calls.call import Call
 from tool_engine.calls.ending import CallEnding
-from tool_engine.calls.failure import Failure, failure_of
+from tool_engine.calls.failure import Failure, failure_from, failure_of
 from tool_engine.calls.plan import Plan
 from tool_engine.calls.present import ASKING, PresentCalls, StoppedError, Wait
 from tool_engine.interfaces import CallScope
@@ -23,7 +23,7 @@ from tool_engine.model.call import Refusal
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.plain import copy_json
 from tool_engine.model.json.unpacking import LARGE
-from tool_engine.model.permission import ExecutionPolicy
+from tool_engine.model.permission import POLICY, ExecutionPolicy
 from tool_engine.model.tool import Tool
 
 _log = get_logger(__name__)
@@ -157,7 +157,9 @@ class Consents:
                         continue
                     failure = asked
                 else:
-                    failure = Failure(refusal.error_type, refusal.error, refusal.details)
+                    failure = failure_from(refusal)
+                    # Those who allowed it before have not decided.
+                    call.decided_by = None
                 call.result = self._ending.fail(call, failure)
                 return None
         finally:
@@ -199,14 +201,21 @@ class Consents:
     async def _find_refusal(
         self, call: Call, plan: Plan, arguments: dict[str, Any]
     ) -> Refusal | None:
+        deciders: list[str] = []
         for scope in self._scopes_of(call, plan):
-            refusal = await self._said_by(scope, call, plan, arguments)
+            refusal = await self._said_by(scope, call, plan, arguments, deciders)
             if refusal is not None:
                 return refusal
+        call.decided_by = ", ".join(deciders) or None
         return None
 
     async def _said_by(
-        self, scope: CallScope | None, call: Call, plan: Plan, arguments: dict[str, Any]
+        self,
+        scope: CallScope | None,
+        call: Call,
+        plan: Plan,
+        arguments: dict[str, Any],
+        deciders: list[str],
     ) -> Refusal | None:
         if scope is None:
             return _of_nobody(plan.tool)
@@ -217,7 +226,8 @@ class Consents:
                 self._waiting[clock] = loop
                 if self._is_closed:
                     return _CLOSED
-                with previewed_by(plan.runs), asked_in(home, plan.tool, call.context):
+                context = call.context
+                with previewed_by(plan.runs), asked_in(home, plan.tool, context, deciders):
                     return await scope.consent(call.call_id, plan.tool, copy_json(arguments))
         except asyncio.CancelledError:
             raise
@@ -256,7 +266,8 @@ def _of_nobody(tool: Tool) -> Refusal:
     """Return the refusal of a call that needs approval where there is no approver."""
     if _is_denied(tool):
         # An approver could not allow it either.
-        return Refusal("execution_rejected", f"calls of {tool.name!r} are not allowed here")
+        message = f"calls of {tool.name!r} are not allowed here"
+        return Refusal("execution_rejected", message, decided_by=POLICY)
     return Refusal(
         "execution_rejected",
         f"tool {tool.name!r} needs a person's consent, and there is no approver to ask: pass an "

@@ -121,6 +121,8 @@ class CallEnding:
             context.session_id,
             context.task_id,
         )
+        if call.decided_by is not None:
+            entry.decided_by = call.decided_by
         if limited is not None or (context.scope is not None and len(kept) > _SHORT):
             output = _give_output(call, ready, metadata, entry)
         (self.append if task is None else task.keep_record)(entry)
@@ -147,6 +149,8 @@ class CallEnding:
             if not any(each["level"] == "error" for each in call.findings):
                 call.findings.append(finding_of(failure.error))
         call.kept = failure.kept
+        if failure.decided_by is not None:
+            call.decided_by = failure.decided_by
         failure = _without_secrets(call, failure)
         metadata: dict[str, Any] = {
             "call_id": call.call_id,
@@ -219,6 +223,7 @@ class CallEnding:
             context.session_id,
             context.task_id,
             whole,
+            decided_by=call.decided_by,
         )
         (self.append if context.task is None else context.task.keep_record)(entry)
 

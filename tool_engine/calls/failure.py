@@ -11,6 +11,8 @@ from functools import partial
 from traceback import walk_tb
 from typing import Any, Final, NamedTuple, TypeGuard
 
+from msgspec.structs import astuple
+
 from tool_engine.errors import AdmissionError, ToolExecutionError
 from tool_engine.knowledge.snapshot import (
     MAX_SNAPSHOT,
@@ -19,6 +21,7 @@ from tool_engine.knowledge.snapshot import (
     pack,
     restore_value,
 )
+from tool_engine.model.call import Refusal
 from tool_engine.redaction import NO_SECRETS, OwnSecrets, shorten_words, words_of
 from tool_engine.validation.output import OutputMismatchError
 
@@ -37,6 +40,14 @@ class Failure(NamedTuple):
     """Whether the secrets of its call are hidden in it already."""
     kept: bytes | None = None
     """What the record keeps of the output, where that is what is wrong."""
+    decided_by: str | None = None
+    """Who refused the call; None: no one did."""
+
+
+def failure_from(refusal: Refusal) -> Failure:
+    """Return the failure of a call that is refused."""
+    error_type, error, details, findings, by = astuple(refusal)
+    return Failure(error_type, error, details, findings, decided_by=by)
 
 
 def failure_of(error: BaseException, secrets: OwnSecrets = NO_SECRETS) -> Failure:

@@ -18,8 +18,6 @@ from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import msgspec
-
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
@@ -36,7 +34,7 @@ from tool_engine.calls.call import (
 )
 from tool_engine.calls.consent import Consents, freeze_arguments, let_others_run
 from tool_engine.calls.ending import CallEnding
-from tool_engine.calls.failure import Failure, failure_of, is_interrupt, refusal_of
+from tool_engine.calls.failure import Failure, failure_from, failure_of, is_interrupt, refusal_of
 from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.calls.overdue import OverdueWork
 from tool_engine.calls.plan import Plan
@@ -331,7 +329,7 @@ class Pipeline:
         if isinstance(now, Failure):
             return now
         refusal = self.consents.refusal_since(call, now, arguments)
-        return now if refusal is None else Failure(*msgspec.structs.astuple(refusal))
+        return now if refusal is None else failure_from(refusal)
 
     def find_shared(self, name: object, context: ToolExecutionContext) -> Tool | None:
         """Return the tool of the engine that a call names; None: there is none."""
@@ -351,7 +349,7 @@ class Pipeline:
         call.plan = None if isinstance(found, Failure) else found
         if refusal.error_type == "tool_not_found" or not call.is_for_models:
             call.forget_name()
-        return self._ending.fail(call, Failure(*msgspec.structs.astuple(refusal)))
+        return self._ending.fail(call, failure_from(refusal))
 
     def check(
         self, call: Call, params: Any, packed: bytes

@@ -197,6 +197,7 @@ def record_of(kept: KeptCall, *, whole: bool = False) -> ToolCallRecord:
         task_id=kept.task_id,
         origin=kept.origin,
         process=kept.process,
+        decided_by=kept.decided_by,
     )
 
 

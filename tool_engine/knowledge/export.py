@@ -39,6 +39,7 @@ EXPORT_COLUMNS: Final = {
     "session_id": "string",
     "task_id": "string",
     "process": "string",
+    "decided_by": "string",
     "bucket": "string",
     "key": "string",
     "priority": "int64",

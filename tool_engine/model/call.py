@@ -47,6 +47,8 @@ class Refusal(msgspec.Struct, Data, frozen=True):
     """JSON values for programs, such as the token of an approval: `metadata["error_details"]`."""
     findings: tuple[dict[str, Any], ...] = ()
     """What is wrong with the arguments, as `ValidationError.to_dict()`: `validation_errors`."""
+    decided_by: str | None = None
+    """Who refused, as in a record's `decided_by`; None: no one decided."""
 
 
 class ToolCall(msgspec.Struct, Data, frozen=True, kw_only=True):

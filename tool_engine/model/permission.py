@@ -36,6 +36,10 @@ OLDER_WORDS: Final = {"public": "auto", "moderate": "ask_once", "sensitive": "as
 """Words of an older format, and the policy of a call that each means. X3, U34."""
 
 
+APPROVER: Final = "approver"
+"""The `decided_by` of a call whose decision does not say by whom it is."""
+POLICY: Final = "policy"
+"""The `decided_by` of a call that a definition, a group or a session forbids."""
 RESULTS_INSIDE: Final = "results_inside"
 """The key of `result.metadata` for definitions' rules on results that it may reveal."""
 

@@ -115,6 +115,9 @@ class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
     """Where its tool came from: `code`, `file:` and a path, or the name of an added source."""
     process: str | None = None
     """The process whose engine made the call; None: that is not known."""
+    decided_by: str | None = None
+    """Who allowed or refused the call, where it needed consent; None: no one was asked, or said
+    anything. `rule:` and its text, and `policy`, stand for what no person decided."""
     whole: ClassVar[None] = None
 
     @property
@@ -177,6 +180,7 @@ class CallEntry(msgspec.Struct, gc=False):
     None where `result` says as much."""
     secrets: Any = None
     """Hides secrets in arguments of which `params` is only the beginning; None: it is all."""
+    decided_by: str | None = None
 
     @property
     def created_at(self) -> datetime:
@@ -307,8 +311,7 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFiel
             return False
         if self.process is not None and kept.process != self.process:
             return False
-        prefix = self.call_id_prefix
-        if prefix is not None and not (kept.call_id or "").startswith(prefix):
+        if not (kept.call_id or "").startswith(self.call_id_prefix or ""):
             return False
         return all(getattr(kept, name) == value for name, value in self.conditions.items())
 
@@ -339,10 +342,8 @@ class RecordTotals(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, records: Iterable[KeptCall], *, dropped: int = 0) -> RecordTotals:
         """Sum up `records`."""
-        usage: Counter[str] = Counter()
-        errors: Counter[str] = Counter()
-        successful = 0
-        execution_time = 0.0
+        usage, errors = Counter[str](), Counter[str]()
+        successful, execution_time = 0, 0.0
         for record in records:
             usage[record.tool_name] += 1
             execution_time += record.execution_time

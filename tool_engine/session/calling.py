@@ -290,7 +290,7 @@ class SessionCalls:
         is_of_here = self._deferred.pop(token, None) is not None
         name = request.tool_name if tool is None else tool.name
         if tool is None or named is None or not decision.is_approved:
-            refusal = self._gate.refused(request, named, decision.reason)
+            refusal = self._gate.refused(request, named, decision)
             refusal = refusal_named(refusal, request.tool_name, name)
             if request.kind == "result":
                 self._results.withhold(request.call_id)
@@ -316,7 +316,9 @@ class SessionCalls:
         source = "" if placed.is_own else source_of(self._source, name)
         ready = _Ready(placed, source, expanded, kept.paid or self._meter.spenders())
         context = None if kept.listener is None else heard_by(kept.listener, None)
-        return await self._run_call(ready, request.params, context, request, kept=kept)
+        return await self._run_call(
+            ready, request.params, context, request, kept=kept, by=decision.by
+        )
 
     def forbids(self, tool: Tool, request: ApprovalRequest) -> Refusal | None:
         """Return why a call that this session asked about may not run after all."""
@@ -361,6 +363,7 @@ class SessionCalls:
         asked: ApprovalRequest | None = None,
         yes: Yes | None = None,
         kept: Deferred = _UNKNOWN,
+        by: str | None = None,
     ) -> SessionResult:
         placed, expanded, called = ready.placed, ready.expanded, ready.called
         tool_name = placed.name
@@ -368,7 +371,7 @@ class SessionCalls:
         scope = SessionScope(
             self.of_scopes,
             expanded,
-            None if asked is None else asked.fingerprint,
+            None if asked is None else (asked.fingerprint, by),
             None if asked is None else partial(self._find_refusal_later, placed.tool, asked, kept),
             called=called,
             yes=None if yes is None else yes.is_consent,

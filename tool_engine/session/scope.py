@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import force_setattr as set_field
 
 from tool_engine.approval.gate import ApprovalGate
-from tool_engine.approval.principal import engine_asked
+from tool_engine.approval.principal import engine_asked, note_decider
 from tool_engine.approval.scopes import token_of
 from tool_engine.approval.subject import making_of, place_of
 from tool_engine.calls.home_loop import HomeLoop
@@ -222,7 +222,7 @@ class SessionScope:
         parts: What it shares with the other calls of its conversation.
         expanded: What was put into the arguments: it must not get to a tool that does not accept
             where it came from, however many tools it goes through.
-        consented: The fingerprint of the call that has been approved already.
+        consented: The fingerprint of the call that has been approved already, and by whom.
         find_off: Why the call may not run after all, by what was turned off since; None: it may,
             or `called` says it.
         called: The tool as it was looked up for the call; None: it was approved before.
@@ -267,7 +267,7 @@ class SessionScope:
         self,
         parts: ConversationParts,
         expanded: Expanded,
-        consented: str | None = None,
+        consented: tuple[str, str | None] | None = None,
         find_off: Callable[[], Refusal | None] | None = None,
         *,
         called: Called | None = None,
@@ -469,9 +469,9 @@ class SessionScope:
 
     def _was_approved(self, tool: Tool, params: dict[str, Any], is_nested: bool) -> bool:
         """Return True if the call waited for its approval, once."""
-        if self.consented is not None and self.consented == self._make_fingerprint(
-            tool, params, is_nested
-        ):
+        known = self.consented
+        if known is not None and known[0] == self._make_fingerprint(tool, params, is_nested):
+            note_decider(tool, known[1])
             # The next one like it is asked about again.
             self.consented = None
             return True
@@ -493,6 +493,7 @@ class SessionScope:
         if typed is not None and not self.parts.gate.asks(tool, params, has_yes=has_yes):
             return typed
         if has_yes:
+            note_decider(tool, None)
             return self.parts.gate.denied(tool, params)
         return await self.parts.gate.consent(
             call_id,

@@ -13,6 +13,7 @@ import pytest
 from tests.cli.conftest import Command
 from tests.cli.recorded import HOSTILE, lines_of
 from tests.contracts.test_approval_storage_contract import request_for
+from tool_engine.approval.answers import name_at_terminal
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.chat import answering
 from tool_engine.cli.settings import Settings
@@ -111,6 +112,9 @@ def test_approved_call_runs(command: Command, url: str, token: str) -> None:
     assert listed(command, url, "show", "chat-1")["data"]["more"]["said"] == "hello"
     calls = command("--records", url, "history", "--session", "chat-1", "--json")
     assert [each["outcome"] for each in lines_of(calls.out)] == ["rejected", "succeeded"]
+    assert [each["decided_by"] for each in lines_of(calls.out)] == [None, name_at_terminal()]
+    shown = command("--records", url, "history", "show", lines_of(calls.out)[1]["call_id"])
+    assert f"decided by\t{name_at_terminal()}" in shown.out
 
 
 async def test_conversation_that_goes_on_while_its_call_runs(tools: Path, url: str) -> None:

@@ -70,7 +70,7 @@ FREE: Final = {
     *("finished_at", "created_at", "updated_at", "size", "used_at", "decided_at", "happened_at"),
     *("asked_at", "expires_at", "execution_time", "queue_wait", "bin", "wait_bin", "time_bin"),
     *("calls", "seconds", "largest", "hour", "key", "sequence", "value", "is_open", "reserved"),
-    *("reached_executor", "id", "name", "engine", "process", "noted_at"),
+    *("reached_executor", "id", "name", "engine", "process", "noted_at", "decided_by"),
 }
 """Columns of which another value of the right kind tells of nothing that is wrong."""
 NAMED: Final = {

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from tool_engine.approval.answers import name_at_terminal
 from tool_engine.approval.describe import describe, shown_fields
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.console import as_text, json_text, make_console, print_json, safe_text
@@ -92,7 +93,9 @@ def run_command(
     if step in ("approve", "refuse"):
         from tool_engine.cli.chat.answering import answer_request
 
-        decision = ApprovalDecision(is_approved=step == "approve", reason=reason, always=always)
+        decision = ApprovalDecision(
+            is_approved=step == "approve", reason=reason, always=always, by=name_at_terminal()
+        )
         return answer_request(settings, name, decision, as_json=as_json)
     if step in ("decisions", "revoke"):
         run = partial(revoke_decision, decision_id=name) if step == "revoke" else print_decisions

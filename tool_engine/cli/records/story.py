@@ -189,6 +189,7 @@ def _list_facts(record: ToolCallRecord) -> dict[str, str]:
         "made by": record.parent_call_id,
         "task": record.task_id,
         "process": record.process,
+        "decided by": record.decided_by,
         "bucket": record.bucket,
         "key": record.key,
         "priority": record.priority,

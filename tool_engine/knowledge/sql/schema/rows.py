@@ -56,7 +56,7 @@ _OPTIONAL: Final = frozenset(
         *("record_id", "call_id", "parent_call_id", "definition_id", "generation", "error_type"),
         *("caller_id", "conversation_id", "workflow_id", "agent_id", "session_id", "task_id"),
         *("bucket", "admission_key", "result_size", "error", "result"),
-        *("version", "definition_hash", "origin", "process"),
+        *("version", "definition_hash", "origin", "process", "decided_by"),
     )
 )
 _UNKNOWN: Final = (None, None, None)
@@ -204,6 +204,7 @@ class RowMaker:
             result.decode() if result_hash is None else None,
             result_hash,
             whole_hash,
+            plain_text(entry.decided_by),
         )
 
     def _encode_shown(
@@ -284,6 +285,7 @@ class RowMaker:
             result,
             result_hash,
             None,
+            plain_text(record.decided_by),
         )
 
 
@@ -408,6 +410,7 @@ def _read_record(values: dict[str, Any]) -> ToolCallRecord:
         values["workflow_id"],
         date_of(values["finished_at"]),
         process=values["process"],
+        decided_by=values["decided_by"],
         call_id=values["call_id"],
         parent_call_id=values["parent_call_id"],
         error_type=values["error_type"],

@@ -45,6 +45,7 @@ COLUMNS: Final = (
     "result",
     "result_hash",
     "whole_hash",
+    "decided_by",
 )
 """The columns of `tool_calls`, in the order in which rows are written."""
 
@@ -65,6 +66,7 @@ _TABLES: Final = (
     (),
     ("tool_event_lives",),
     ("tool_processes",),
+    (),
 )
 """What each migration adds."""
 TABLES: Final = tuple(name for added in _TABLES for name in added)
@@ -352,6 +354,7 @@ MIGRATIONS: Final = (
     ),
     _EVENT_LIVES,
     _PROCESSES,
+    ("ALTER TABLE tool_calls ADD COLUMN {if_missing}decided_by TEXT",),
 )
 """Statements by version; the first brings an empty database to version 1."""
 
