@@ -115,7 +115,7 @@ if TYPE_CHECKING:
     from tool_engine.model.outcome import ErrorType, Outcome
     from tool_engine.model.parameter import ToolParameter
     from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
-    from tool_engine.model.record import ToolCallRecord, ToolCallSummary
+    from tool_engine.model.record import ToolCallRecord
     from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
     from tool_engine.model.result import CutStrategy, ResultLimits
     from tool_engine.model.session import SessionInfo
@@ -128,6 +128,7 @@ if TYPE_CHECKING:
         ToolConcurrency,
         ToolRate,
     )
+    from tool_engine.model.statistics import ToolCallSummary
     from tool_engine.model.task import TaskHandle, TaskState
     from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
     from tool_engine.protocols.cycle import ToolCallCycleResult, process_tool_calls
@@ -349,7 +350,7 @@ _MODULES = {
     "model.outcome": "ErrorType Outcome",
     "model.parameter": "ToolParameter",
     "model.permission": "ExecutionPolicy Permission ResultPolicy",
-    "model.record": "ToolCallRecord ToolCallSummary",
+    "model.record": "ToolCallRecord",
     "model.reply": "ParsedReply ReplyFinding StreamEvent StreamEventType",
     "model.result": "CutStrategy ResultLimits",
     "model.session": "SessionInfo",
@@ -357,6 +358,7 @@ _MODULES = {
     "model.settings.concurrency": (
         "AdaptivePolicy BreakerPolicy CollisionPolicy OverloadPolicy ToolConcurrency ToolRate"
     ),
+    "model.statistics": "ToolCallSummary",
     "model.task": "TaskHandle TaskState",
     "model.tool": "RetryPolicy Tool ToolCategory",
     "protocols.cycle": "ToolCallCycleResult process_tool_calls",

@@ -19,7 +19,8 @@ from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
-from tool_engine.model.record import RecordQuery, RecordTotals, ToolCallRecord
+from tool_engine.model.record import RecordQuery, ToolCallRecord
+from tool_engine.model.statistics import RecordTotals
 from tool_engine.model.tool import Tool, ToolCategory
 
 NOON = datetime(2025, 12, 5, 12, tzinfo=UTC)

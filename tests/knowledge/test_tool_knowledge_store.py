@@ -13,7 +13,8 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.record import KeptCall, ToolCallRecord, ToolCallSummary
+from tool_engine.model.record import KeptCall, ToolCallRecord
+from tool_engine.model.statistics import ToolCallSummary
 
 NOON = datetime(2025, 12, 5, 12, tzinfo=UTC)
 

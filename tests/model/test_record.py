@@ -10,7 +10,8 @@ import pytest
 
 from tool_engine import ConfigurationError, ToolCallRecord, ToolCallSummary
 from tool_engine.model.outcome import success_rate
-from tool_engine.model.record import CallEntry, RecordQuery, RecordTotals
+from tool_engine.model.record import CallEntry, RecordQuery
+from tool_engine.model.statistics import RecordTotals
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -11,8 +11,8 @@ import msgspec
 
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.outcome import success_rate
-from tool_engine.model.record import ToolCallSummary
 from tool_engine.model.reply import ParsedReply
+from tool_engine.model.statistics import ToolCallSummary
 from tool_engine.protocols.cycle import as_execution_result, as_tool_request
 from tool_engine.protocols.object_arguments import make_readable
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tool_engine.model.event import ToolEngineEvent
-from tool_engine.model.record import KeptCall, RecordQuery, RecordTotals, ToolCallRecord
+from tool_engine.model.record import KeptCall, RecordQuery, ToolCallRecord
+from tool_engine.model.statistics import RecordTotals
 
 if TYPE_CHECKING:
     from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision

@@ -19,15 +19,8 @@ from tool_engine.knowledge.cursor import no_such_record
 from tool_engine.knowledge.entry import bound_entry, record_of
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import copied_whole
-from tool_engine.model.record import (
-    CallEntry,
-    KeptCall,
-    RecordQuery,
-    RecordTotals,
-    ToolCallRecord,
-    is_own_id,
-)
-from tool_engine.model.statistics import CallStatistics
+from tool_engine.model.record import CallEntry, KeptCall, RecordQuery, ToolCallRecord, is_own_id
+from tool_engine.model.statistics import CallStatistics, RecordTotals
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact_text
 

@@ -23,16 +23,9 @@ from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.outcome import success_rate
-from tool_engine.model.record import (
-    CallEntry,
-    KeptCall,
-    RecordQuery,
-    RecordTotals,
-    ToolCallRecord,
-    ToolCallSummary,
-)
+from tool_engine.model.record import CallEntry, KeptCall, RecordQuery, ToolCallRecord
 from tool_engine.model.settings.retention import RecordRetention
-from tool_engine.model.statistics import CallStatistics
+from tool_engine.model.statistics import CallStatistics, RecordTotals, ToolCallSummary
 from tool_engine.redaction import redact_text, words_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from tool_engine.model.record import KeptCall
+from tool_engine.model.json.data import Data
+from tool_engine.model.outcome import success_rate
+from tool_engine.model.record import KeptCall, ToolCallRecord
 
 BINS_PER_DOUBLING: Final = 24
 _FINEST: Final = 1e-6
@@ -197,3 +199,80 @@ def _count_calls(
 def _show_tallies(tallies: Mapping[str, _Tally]) -> dict[str, dict[str, Any]]:
     ordered = sorted(tallies.items(), key=lambda item: (-item[1].total, item[0]))
     return {name: tally.shown() for name, tally in ordered}
+
+
+class RecordTotals(msgspec.Struct, frozen=True):
+    """Totals of many records, without the records."""
+
+    total: int = 0
+    successful: int = 0
+    execution_time: float = 0.0
+    """Seconds, the sum over all records."""
+    tool_usage: dict[str, int] = {}
+    """Records per tool name, most used first."""
+    error_types: dict[str, int] = {}
+    """Failed records per error type, most frequent first."""
+    dropped: int = 0
+    """Records that the storage had to drop since it was opened, matching or not."""
+
+    @classmethod
+    def of(cls, records: Iterable[KeptCall], *, dropped: int = 0) -> RecordTotals:
+        """Sum up `records`."""
+        usage: Counter[str] = Counter()
+        errors: Counter[str] = Counter()
+        successful = 0
+        execution_time = 0.0
+        for record in records:
+            usage[record.tool_name] += 1
+            execution_time += record.execution_time
+            if record.is_success:
+                successful += 1
+            else:
+                errors[record.error_type or "unknown"] += 1
+        return cls(
+            total=usage.total(),
+            successful=successful,
+            execution_time=execution_time,
+            tool_usage=dict(usage.most_common()),
+            error_types=dict(errors.most_common()),
+            dropped=dropped,
+        )
+
+
+class ToolCallSummary(msgspec.Struct, Data, frozen=True):
+    """Totals of the calls of one conversation."""
+
+    conversation_id: str
+    total_calls: int
+    successful_calls: int
+    failed_calls: int
+    success_rate: float
+    """Percent, 100.0 when every call succeeded, 0.0 when there was none."""
+    tool_usage: dict[str, int]
+    """Calls per tool name."""
+
+    @classmethod
+    def of(cls, conversation_id: str, records: Iterable[ToolCallRecord]) -> ToolCallSummary:
+        """Sum up `records`."""
+        return cls.from_totals(conversation_id, RecordTotals.of(records))
+
+    @classmethod
+    def from_totals(cls, conversation_id: str, totals: RecordTotals) -> ToolCallSummary:
+        """Return the summary of records that were already summed up."""
+        return cls(
+            conversation_id=conversation_id,
+            total_calls=totals.total,
+            successful_calls=totals.successful,
+            failed_calls=totals.total - totals.successful,
+            success_rate=success_rate(totals.successful, totals.total),
+            tool_usage=dict(totals.tool_usage),
+        )
+
+    def to_brief(self) -> dict[str, Any]:
+        """Return the form that an agent embeds in its final result as `tool_usage_summary`."""
+        return {
+            "total_calls": self.total_calls,
+            "success_rate": self.success_rate,
+            "tool_usage": dict(self.tool_usage),
+            "has_errors": self.failed_calls > 0,
+        }

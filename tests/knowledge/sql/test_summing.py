@@ -20,9 +20,9 @@ from tool_engine.knowledge.sql import queries
 from tool_engine.knowledge.sql.schema.schema import MIGRATIONS
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.knowledge.sql.summing import split_hours
-from tool_engine.model.record import RecordQuery, RecordTotals
+from tool_engine.model.record import RecordQuery
 from tool_engine.model.settings.retention import RecordRetention
-from tool_engine.model.statistics import CallStatistics
+from tool_engine.model.statistics import CallStatistics, RecordTotals
 
 OLD = Path(__file__).with_name("version_2.sql")
 """A database of 24 calls that the version before statistics were kept has written."""

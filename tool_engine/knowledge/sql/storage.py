@@ -25,9 +25,9 @@ from tool_engine.knowledge.sql.writing.writer import RecordWriter, Trouble
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.json.copying import refuse_copying
-from tool_engine.model.record import RecordQuery, RecordTotals, ToolCallRecord
+from tool_engine.model.record import RecordQuery, ToolCallRecord
 from tool_engine.model.settings.retention import DURABILITIES, RecordRetention, RecordsURL
-from tool_engine.model.statistics import CallStatistics
+from tool_engine.model.statistics import CallStatistics, RecordTotals
 
 _log: Final = get_logger(__name__)
 _INTERVALS: Final = {"buffered": 0.5, "batch": 0.02, "call": 0.0}
