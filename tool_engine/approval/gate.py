@@ -208,6 +208,11 @@ class ApprovalGate:
             if not decision.is_silent:
                 raise
             answer = _answer_failed("execution", tool, error, params)
+        return self._judge_call(tool, params, answer, decision)
+
+    def _judge_call(
+        self, tool: Tool, params: dict[str, Any], answer: _Answer, decision: Decision
+    ) -> Refusal | None:
         refusal = _judge_answer("execution", tool.name, answer, decision)
         # A rule may have forbidden it during the wait for the answer.
         refusal = refusal or self.denied(tool, params)

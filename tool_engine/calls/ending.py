@@ -37,6 +37,7 @@ from tool_engine.redaction import redact, redact_text
 
 _T = TypeVar("_T")
 _NOTHING: Final = pack({})
+_DONE: Final = ToolEngineEventType.EXECUTION_COMPLETED
 _FINAL_EVENTS: Final = {
     "validation_error": ToolEngineEventType.VALIDATION_ERROR,
     "cancelled": ToolEngineEventType.EXECUTION_CANCELLED,
@@ -120,17 +121,15 @@ class CallEnding:
             context.parent_call_id,
             context.session_id,
             context.task_id,
+            call.decided_by,
         )
-        if call.decided_by is not None:
-            entry.decided_by = call.decided_by
         if limited is not None or (context.scope is not None and len(kept) > _SHORT):
             output = _give_output(call, ready, metadata, entry)
         (self.append if task is None else task.keep_record)(entry)
         notes, name = _list_findings(call) if call.findings else [], call.tool_name
         result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
         if self._bus.has_subscribers:
-            done, whole = ToolEngineEventType.EXECUTION_COMPLETED, kept if limited is None else None
-            self.publish(call, done, result, kept=whole)
+            self.publish(call, _DONE, result, kept=kept if limited is None else None)
         return result
 
     def fail(self, call: Call, failure: Failure, seconds: float = 0.0) -> ToolExecutionResult:
@@ -222,18 +221,17 @@ class CallEnding:
             context.parent_call_id,
             context.session_id,
             context.task_id,
+            call.decided_by,
             whole,
-            decided_by=call.decided_by,
         )
         (self.append if context.task is None else context.task.keep_record)(entry)
 
     def _publish_end(self, call: Call, result: ToolExecutionResult) -> None:
         if self._bus.has_subscribers:
-            done = ToolEngineEventType.EXECUTION_COMPLETED
             failed = _FINAL_EVENTS.get(
                 result.error_type or "", ToolEngineEventType.EXECUTION_FAILED
             )
-            self.publish(call, done if result.is_success else failed, result)
+            self.publish(call, _DONE if result.is_success else failed, result)
 
     def share(
         self, call: Call, shared: ToolExecutionResult, waited: float, leader: Call | None = None

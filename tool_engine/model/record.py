@@ -173,12 +173,12 @@ class CallEntry(msgspec.Struct, gc=False):
     parent_call_id: str | None = None
     session_id: str | None = None
     task_id: str | None = None
+    decided_by: str | None = None
     whole: bytes | None = None
     """A snapshot of the output before its tool's `result` limits cut it, up to `MOST_KEPT` bytes;
     None where `result` says as much."""
     secrets: Any = None
     """Hides secrets in arguments of which `params` is only the beginning; None: it is all."""
-    decided_by: str | None = None
 
     @property
     def created_at(self) -> datetime:
