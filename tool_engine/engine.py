@@ -392,12 +392,14 @@ class ToolEngine(
         self._closers[close] = None
         return partial(self._closers.pop, close, None)
 
-    def _swap_index(self, index: ToolIndex, cause: str = "code") -> None:
+    def _swap_index(
+        self, index: ToolIndex, cause: str = "code", changes: ReloadChanges | None = None
+    ) -> None:
         if cause == "code":
             index = self._reloader.link(index)
             self._generations.amend(index)
         else:
-            self._generations.add(index, cause)
+            self._generations.add(index, cause, changes)
         self.index = index
         self._pipeline.forget_plans()
         for message in self._list_warnings():

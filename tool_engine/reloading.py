@@ -72,7 +72,7 @@ class Reloader:
         registry: Checks the entries of definitions for the executors that will run them.
         bus: Where changes are published.
         generations: The snapshots that were there.
-        swap: Puts the next one in its place; gets it and the cause.
+        swap: Puts the next one in its place; gets it, the cause and the changes.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Reloader:
         registry: ExecutorRegistry,
         bus: EventBus,
         generations: Generations,
-        swap: Callable[[ToolIndex, str], None],
+        swap: Callable[[ToolIndex, str, ReloadChanges], None],
     ) -> None:
         self._config = config
         self._registry = registry
@@ -482,7 +482,7 @@ class Reloader:
         changes = changes_between(before, after)
         is_same = len(before) == len(after) and "groups_added" not in changes
         if not is_same or any(map(is_not, before, after)):
-            self._swap(after, cause)
+            self._swap(after, cause, changes)
         if cause != "load":
             self._publish_changes(before, passed, changes)
         elif self._bus.listens_to(ToolEngineEventType.TOOL_LOADED):

@@ -25,6 +25,8 @@ _COARSE_TICK: Final = 2 * _SECOND
 """Nanoseconds of the longest tick that a file system's clock has."""
 SUFFIXES: Final = (".yaml", ".yml")
 _ATTEMPTS: Final = 5
+_READING: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+"""Without O_NONBLOCK, opening a named pipe waits for a writer."""
 
 
 def find_target(path: str | os.PathLike[str]) -> str:
@@ -93,7 +95,12 @@ def list_definitions(directory: str, *, recursive: bool) -> dict[str, FileStamp 
         MissingFolderError: There is no such folder.
         FolderError: The folder cannot be listed.
     """
-    found: dict[str, FileStamp | None] = {}
+    return find_definitions(list_paths(directory, recursive=recursive))
+
+
+def list_paths(directory: str, *, recursive: bool) -> list[str]:
+    """List what has a definition's name, in any order and unlooked at; raise as above."""
+    found: list[str] = []
     pending = [directory]
     while pending:
         folder = pending.pop()
@@ -103,16 +110,13 @@ def list_definitions(directory: str, *, recursive: bool) -> dict[str, FileStamp 
                     if recursive and _is_folder(entry):
                         pending.append(entry.path)
                     elif is_definition(entry.name):
-                        stamp = stamp_of(entry.path)
-                        # Not `entry.is_dir()`, which raises for a link that leads to itself.
-                        if stamp is not None or _is_listed(entry.path):
-                            found[entry.path] = stamp
+                        found.append(entry.path)
         except OSError as error:
             if folder == directory:
                 raise _folder_error(directory, error) from error
             if not isinstance(error, FileNotFoundError):
                 raise _folder_error(folder, error) from error
-    return dict(sorted(found.items()))
+    return found
 
 
 def find_definitions(paths: Iterable[str]) -> dict[str, FileStamp | None]:
@@ -148,16 +152,21 @@ def read_definition(path: str) -> Contents:
 
 @contextmanager
 def without_foreign_content(path: str) -> Iterator[None]:
-    """Hide a file's text in errors about an outside link.
-
-    It may lead to any file of the machine, which is no definition.
-    """
+    """Hide a file's text in errors about an outside link."""
     try:
         yield
     except DefinitionError as error:
-        if not _leads_elsewhere(path):
+        if (shown := hide_foreign_content(error, path)) is error:
             raise
-        raise _foreign_error(error.problems[0].file) from None
+        raise shown from None
+
+
+def hide_foreign_content(error: DefinitionError, path: str) -> DefinitionError:
+    """Return the error, or for an outside link one without the file's text.
+
+    It may lead to any file of the machine, which is no definition.
+    """
+    return _foreign_error(error.problems[0].file) if _leads_elsewhere(path) else error
 
 
 def _leads_elsewhere(path: str) -> bool:
@@ -193,9 +202,29 @@ def read_once(path: str) -> Contents | None:
         raise _file_error(path, f"cannot be read: {reason}") from error
 
 
+def read_rested(path: str, rest: float) -> Contents | None:
+    """Read a file that nothing has touched for more than `rest` seconds; None: look closer."""
+    try:
+        descriptor = os.open(path, _READING)
+    except OSError:
+        return None
+    try:
+        state = os.fstat(descriptor)
+        stamp = _make_stamp(state)
+        is_one = stat.S_ISREG(state.st_mode) and 0 < stamp.size <= MAX_BYTES
+        if not is_one or stamp.age() <= rest:
+            return None
+        data = os.read(descriptor, stamp.size + 1)
+        is_same = len(data) == stamp.size and _make_stamp(os.fstat(descriptor)) == stamp
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return Contents(data, stamp) if is_same else None
+
+
 def _read_contents(path: str) -> Contents | None:
-    # Without O_NONBLOCK, opening a named pipe waits for a writer.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    descriptor = os.open(path, _READING)
     try:
         state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode):

@@ -244,18 +244,24 @@ class Generations:
     def index(self) -> ToolIndex:
         return self._kept[-1].index
 
-    def add(self, index: ToolIndex, cause: str) -> Generation:
-        """Make `index` the present snapshot; the oldest one that is kept goes."""
+    def add(self, index: ToolIndex, cause: str, changes: ReloadChanges | None = None) -> Generation:
+        """Make `index` the present snapshot; the oldest one that is kept goes.
+
+        Args:
+            index: The snapshot.
+            cause: Why it came to be.
+            changes: How it differs from the present one; None: that is found out.
+        """
         self.number += 1
-        added, modified, removed = find_difference(self.index, index)
+        found = changes_between(self.index, index) if changes is None else changes
         made = Generation(
             number=self.number,
             index=index,
             cause=cause,
             at=datetime.now(UTC),
-            added=added,
-            modified=modified,
-            removed=removed,
+            added=[*found["added"]],
+            modified=[*found["modified"]],
+            removed=[*found["removed"]],
         )
         self._kept.append(made)
         return made

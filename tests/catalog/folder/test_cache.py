@@ -16,9 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tool_engine import ToolEngine, ToolEngineConfig
-from tool_engine.catalog import definition_files as folder_module
 from tool_engine.catalog.definition.export import export_to_yaml
-from tool_engine.catalog.definition_files import Contents
 from tool_engine.catalog.folder import cache, cache_file
 from tool_engine.catalog.folder import folder_reading as reload_module
 from tool_engine.catalog.folder.cache import AUTO, CachedLoader, cache_path, default_directory
@@ -309,13 +307,15 @@ def test_changed_while_it_is_read(
     """U12: a file that has long been there and changes while the first look reads it ends as what
     it holds in the end, and so does the cache."""
     file, other = folder / "tool_2.yaml", folder / "other.tmp"
-    text = file.read_text(encoding="utf-8").replace("Looks", "Finds")
-    done: list[str] = []
+    before = file.read_bytes()
+    text = before.decode().replace("Looks", "Finds")
+    done: list[bytes] = []
+    read = os.read
 
-    def read_once(path: str) -> Contents | None:
-        contents = folder_module.read_once(path)
-        if path == str(file) and not done:
-            done.append(path)
+    def read_and_change(descriptor: int, length: int) -> bytes:
+        data = read(descriptor, length)
+        if data == before and not done:
+            done.append(data)
             other.write_text(text, encoding="utf-8")
             if way == "replaced":
                 other.replace(file)
@@ -323,16 +323,16 @@ def test_changed_while_it_is_read(
                 file.write_text(text, encoding="utf-8")
             else:
                 file.unlink()
-        return contents
+        return data
 
-    monkeypatch.setattr(reload_module, "read_once", read_once)
+    monkeypatch.setattr(os, "read", read_and_change)
     # Nothing but its clock makes a file old.
     monkeypatch.setattr(reload_module, "PATIENCE", -1.0)
     for _ in range(2):
         found = tools_of(look(folder, directory)).get("tool_2")
         described = None if found is None else found.description
         assert described == (None if way == "removed" else "Finds something up, number 2")
-    assert done == [str(file)]
+    assert done == [before]
 
 
 # What may become of a cache.

@@ -143,7 +143,7 @@ class CachedLoader:
             if len(tools) < len(read):
                 return read
             entry = entry or entry_of(tools, source)
-        if self._check is not None and any(map(self._check, doubtful)):
+        if doubtful and self._check is not None and any(map(self._check, doubtful)):
             # Read again for the lines, which only a file with a mistake pays for.
             return load_checked(text, source, self._check)
         self._seen[key] = entry

@@ -20,10 +20,12 @@ from tool_engine.catalog.definition_files import (
     FolderError,
     MissingFolderError,
     find_definitions,
+    hide_foreign_content,
     list_definitions,
+    list_paths,
     read_once,
+    read_rested,
     stamp_of,
-    without_foreign_content,
 )
 from tool_engine.catalog.folder.arrivals import GONE, Arrivals
 from tool_engine.catalog.folder.cache import CachedLoader
@@ -111,6 +113,7 @@ class Catalog:
         with self._lock:
             if self._folder_error is not None:
                 paths = None
+            is_told = paths is not None
             try:
                 states = self._find_states(paths, settle)
             except FolderError as error:
@@ -118,9 +121,11 @@ class Catalog:
                 return self._outcome_now(frozenset())
             self._note_folder_error(None)
             with self._loader.session([] if self._has_looked else list(states)):
+                if not self._has_looked:
+                    paths = states = self._read_rested(states)
                 waiting = self._notice_changes(paths, states)
                 self._has_looked = True
-                self._await_rest(waiting, settle, patience, is_told=paths is not None)
+                self._await_rest(waiting, settle, patience, is_told=is_told)
             if patience > 0:
                 for path in waiting:
                     self._note_broken(path, _unsettled_error(path), _Read(None, is_sure=False))
@@ -131,6 +136,8 @@ class Catalog:
     ) -> dict[str, FileStamp | None]:
         if paths is not None:
             return find_definitions(paths)
+        if not self._has_looked:
+            return dict.fromkeys(sorted(list_paths(self.directory, recursive=self._recursive)))
         try:
             return list_definitions(self.directory, recursive=self._recursive)
         except MissingFolderError:
@@ -153,12 +160,6 @@ class Catalog:
                 arrivals.drop(path)
         for path, stamp in states.items():
             read = self._reads.get(path)
-            if (
-                not self._has_looked
-                and self._is_at_rest(path, stamp)
-                and self._read_file(path, stamp)
-            ):
-                continue
             if paths is not None or read is None or read.stamp != stamp:
                 # At the start, files that have long been there need no wait.
                 arrivals.note(path, stamp, trusts_age=not self._has_looked)
@@ -183,14 +184,16 @@ class Catalog:
                 self.arrivals.note_at_rest(old, GONE)
                 self.arrivals.note_at_rest(path, stamp)
 
-    def _is_at_rest(self, path: str, stamp: FileStamp | None) -> bool:
-        """Return True if an unknown file is old enough to read."""
-        return (
-            stamp is not None
-            and stamp.size > 0
-            and stamp.age() > PATIENCE
-            and not self.arrivals.is_open(path)
-        )
+    def _read_rested(self, paths: Iterable[str]) -> dict[str, FileStamp | None]:
+        """Read unknown files that are old enough; return the states of the others."""
+        others = []
+        for path in paths:
+            contents = None if self.arrivals.is_open(path) else read_rested(path, PATIENCE)
+            if contents is None:
+                others.append(path)
+            else:
+                self._load_contents(path, contents)
+        return find_definitions(others)
 
     def _await_rest(
         self, waiting: set[str], settle: float, patience: float, *, is_told: bool
@@ -236,10 +239,9 @@ class Catalog:
     def _load_contents(self, path: str, contents: Contents) -> None:
         read = _Read(contents.stamp, not contents.stamp.may_hide_a_change())
         try:
-            with without_foreign_content(path):
-                found = self._loader.load_definitions(contents.data, path)
+            found = self._loader.load_definitions(contents.data, path)
         except DefinitionError as error:
-            self._note_broken(path, error, read)
+            self._note_broken(path, hide_foreign_content(error, path), read)
         else:
             if path in self._files:
                 before = {(kind_of(old), old.name): old for old in self._held_by(path)}
@@ -255,27 +257,23 @@ class Catalog:
     def _put_outcome(self, outcome: FileOutcome, read: _Read) -> None:
         path = outcome.path
         self._reads[path] = read
-        if self._files.get(path) == outcome:
+        before = self._files.get(path)
+        if before == outcome:
             return
-        self._claims.replace(self._tools_of(path), outcome.tools)
+        self._claims.replace([] if before is None else before.tools, outcome.tools)
         self._files[path] = outcome
         (self._broken.discard if outcome.error is None else self._broken.add)(path)
-        has_others = len(outcome.tools) < len(outcome.definitions)
-        (self._mixed.add if has_others else self._mixed.discard)(path)
+        (self._mixed.add if outcome.is_mixed else self._mixed.discard)(path)
         self._note_difference()
 
     def _remove_file(self, path: str) -> None:
         if path not in self._files:
             return  # it came and went before it was read
-        self._claims.replace(self._tools_of(path), [])
-        del self._files[path], self._reads[path]
+        self._claims.replace(self._files.pop(path).tools, [])
+        del self._reads[path]
         self._broken.discard(path)
         self._mixed.discard(path)
         self._note_difference()
-
-    def _tools_of(self, path: str) -> list[Tool]:
-        file = self._files.get(path)
-        return [] if file is None else file.tools
 
     def _held_by(self, path: str) -> list[Definition]:
         file = self._files.get(path)

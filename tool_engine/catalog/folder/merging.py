@@ -64,7 +64,14 @@ class FileOutcome(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def tools(self) -> list[Tool]:
-        return [each for each in self.definitions if isinstance(each, Tool)]
+        if isinstance(self.held, Tool):
+            return [self.held]
+        return [each for each in self.held if isinstance(each, Tool)]
+
+    @property
+    def is_mixed(self) -> bool:
+        """Return True if it holds more than tools."""
+        return not isinstance(self.held, Tool) and len(self.tools) < len(self.held)
 
     @property
     def groups(self) -> list[ToolGroup]:
@@ -105,7 +112,7 @@ def merge_folder(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
     for tool in claimed:
         if tool.name in previous.registered:
             errors.append(_describe_duplicate(tool, ["<code>"]))
-        elif previous.get(tool.name) != tool:
+        elif (present := previous.get(tool.name)) is None or present != tool:
             changes[tool.name] = tool
     for tool in known:
         if tool.source is not None and tool.name not in folder.claims:

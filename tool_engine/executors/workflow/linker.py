@@ -58,11 +58,15 @@ class WorkflowLinker:
         self._links: WorkflowLinks | None = None
         self._last: Any = None
         self._names: set[str] = set()
+        self._others: dict[str, Tool] = {}
+        """What `prepare` found to be no workflow, for the next `link`."""
 
     def link(self, index: SnapshotT, before: SnapshotT) -> SnapshotT:
         """Return the snapshot with findings; workflows unchanged since `before` stay the same."""
+        others, self._others = self._others, {}
         for new in index if self._last is None else index.new_since(self._last):
-            (self._names.add if self._is_workflow(new) else self._names.discard)(new.name)
+            is_one = others.get(new.name) is not new and self._is_workflow(new)
+            (self._names.add if is_one else self._names.discard)(new.name)
         self._last = index
         there = [tool for name in sorted(self._names) if (tool := index.get(name)) is not None]
         self._names = {tool.name for tool in there}
@@ -75,9 +79,13 @@ class WorkflowLinker:
 
     def prepare(self, tools: Iterable[Tool], index: Snapshot) -> None:
         """Check the workflows among `tools`, in a thread: the first check takes longest."""
+        others = {}
         for tool in tools:
             if self._is_workflow(tool):
                 self.problems(find_unlinked(tool), index)
+            else:
+                others[tool.name] = tool
+        self._others = others
 
     def _link_tool(self, tool: Tool, index: Snapshot, present: Tool | None) -> Tool:
         found = self.problems(tool, index)

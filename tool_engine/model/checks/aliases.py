@@ -71,10 +71,14 @@ class AliasTable:
             before: The tools of this table, by name.
             changes: The tools that are different.
         """
-        old = [tool for name in changes if (tool := before.get(name)) is not None]
-        new = [tool for tool in changes.values() if tool is not None]
-        if not any(tool.aliases or tool.vcp_command for tool in (*old, *new)):
+        new = [
+            tool
+            for tool in changes.values()
+            if tool is not None and (tool.aliases or tool.vcp_command)
+        ]
+        if not new and not self._claims:
             return self
+        old = [tool for name in changes if (tool := before.get(name)) is not None]
         made = AliasTable()
         made._claims = dict(self._claims)
         for tool in old:
