@@ -266,19 +266,22 @@ class ExecutorRegistry:
 
     def check(self, tool: Tool) -> list[DefinitionProblem]:
         """Return what is wrong with the tool's entry, as known before a call."""
-        if self.is_python(tool):
+        name = self.name_of(tool)
+        if name == PYTHON:
             found = self._python_handlers().check(tool, may_import=self.may_import)
             return found or self._check_fleet(tool)
-        return self.check_entry(tool)
+        return self._check_named(tool, name)
 
     def check_entry(self, tool: Tool) -> list[DefinitionProblem]:
         """Check as `check` does, without reading or importing a Python handler."""
-        name = self.name_of(tool)
+        return self._check_named(tool, self.name_of(tool))
+
+    def _check_named(self, tool: Tool, name: str) -> list[DefinitionProblem]:
         if name == PYTHON:
             form: list[DefinitionProblem] = import_module(_PYTHON_ENTRY).check_form(tool)
             return form or self._check_fleet(tool)
-        place = None if tool.handler in self._registered else ENTRY_CHECKS.get(name)
-        if place is None:
+        place = ENTRY_CHECKS.get(name)
+        if place is None or tool.handler in self._registered:
             return []
         module = import_module(place)
         problems: list[DefinitionProblem] = module.check_entry(tool)

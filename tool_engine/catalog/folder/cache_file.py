@@ -191,8 +191,9 @@ def tools_of(entry: bytes, source: str) -> list[Tool] | None:
 
 @cache
 def _blank_tool() -> Tool:
-    required = {field.name: "" for field in msgspec.structs.fields(Tool) if field.required}
-    blank: Any = Tool(**required | _EMPTY_LISTS)  # type: ignore[arg-type]
+    values: dict[str, Any] = dict(_EMPTY_LISTS)
+    values |= {each.name: "" for each in msgspec.structs.fields(Tool) if each.required}
+    blank: Tool = Tool(**values)
     return blank
 
 
@@ -245,7 +246,7 @@ def _restore_tool(kept: dict[str, Any], source: str) -> Tool:
     kept["source"] = source
     findings = kept.pop("findings", None)
     # A copy of a blank tool, which is checked for no unknown fields: that takes as long again.
-    tool = msgspec.structs.replace(_blank_tool(), **kept)
+    tool: Tool = msgspec.structs.replace(_blank_tool(), **kept)
     if findings is None:
         return tool
     placed = [escape_hidden(source) + each for each in findings]

@@ -7,6 +7,7 @@ dies or runs other code than this process, everything is read here.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import subprocess
@@ -95,6 +96,8 @@ class SecondReader:
 
 def serve_reader() -> None:
     """Run the second process: read the given files, send their tools."""
+    # It lives for seconds and keeps nothing that refers to itself.
+    gc.disable()
     files = _decode_files(sys.stdin.buffer.read())
     out = sys.stdout.buffer
     out.write(rules_version())

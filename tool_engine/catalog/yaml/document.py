@@ -50,6 +50,10 @@ class Document:
         ordinals = self._find_ordinals([path for path, _ in wanted])
         return [self._marks[ordinals[path][0 if of_key else 1]] for path, of_key in wanted]
 
+    def starts(self) -> Iterator[int]:
+        """Return where the keys and values begin in the text."""
+        return (mark.index for mark in self._marks)
+
     def paths_at(self, numbers: Iterable[int]) -> dict[int, Path]:
         """Return the paths of numbered keys and values, in text order."""
         wanted = set(numbers)

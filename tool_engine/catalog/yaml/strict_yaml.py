@@ -84,6 +84,8 @@ _MAPPING_START: Final = yaml.MappingStartEvent
 _MAPPING_END: Final = yaml.MappingEndEvent
 _SEQUENCE_END: Final = yaml.SequenceEndEvent
 _FORBIDDEN_VALUE: Final = re.compile("[\x00\ud800-\udfff]")
+_MAY_BE_FORBIDDEN: Final = re.compile(r"\\[0xuU]")
+"""An escape that may stand for such a character."""
 _CORE: Final = "tag:yaml.org,2002:"
 _TAGGED: Final[dict[str, tuple[type, ...]]] = {
     f"{_CORE}int": (int,),
@@ -148,19 +150,33 @@ def parse_yaml(
         decoded = decode_text(text, source)
     except DefinitionError as error:
         return [], list(error.problems)
-    return _Reader(decoded, source, allow_aliases=allow_aliases).read()
+    oddities = Oddities(decoded, has_anchors=allow_aliases)
+    is_odd = oddities.needs_each_event
+    found = _Reader(decoded, source, oddities, is_odd=is_odd, allow_aliases=allow_aliases).read()
+    documents, problems = found
+    if is_odd:
+        return found
+    if problems:
+        oddities = Oddities(decoded, has_anchors=True)
+    if oddities.may_be_there and (problems or oddities.may_be_among(documents)):
+        # A look at each event takes as long again as the rest, and few texts need it.
+        reader = _Reader(decoded, source, oddities, is_odd=True, allow_aliases=allow_aliases)
+        return reader.read()
+    return found
 
 
 class _Reader:
-    def __init__(self, text: str, source: str, *, allow_aliases: bool) -> None:
+    def __init__(
+        self, text: str, source: str, oddities: Oddities, *, is_odd: bool, allow_aliases: bool
+    ) -> None:
         self._source = source
         self._text = text
         self._allow_aliases = allow_aliases
-        self._has_escapes = "\\" in text
+        self._has_escapes = _MAY_BE_FORBIDDEN.search(text) is not None
         self._has_tabs = "\t" in text
-        self._oddities = Oddities(text)
-        self._is_odd = self._oddities.may_be_there
-        self._is_simple = not (self._has_escapes or self._has_tabs or self._is_odd)
+        self._oddities = oddities
+        self._is_odd = is_odd
+        self._is_simple = not (self._has_escapes or self._has_tabs)
         self._keys: set[str] = set()
         self._marks: list[Any] = []
         self._anchors: dict[str, _Anchored] = {}
