@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.conftest import Client, Service
+from tests.server.conftest import Client, Service, served
 from tool_engine import ToolEngine
+from tool_engine.server import create_app
 
 SEE = "; see GET /v1/tools for those that there are"
 SUCH = "; give such a one, as /openapi.json describes it"
@@ -42,6 +43,25 @@ async def test_what_has_not_changed_is_not_sent(ann: Client, engine: ToolEngine)
     assert (await ann.get("/v1/tools?limit=1", if_none_match=tag)).status == 200
     engine.unregister_tool("note")
     assert (await ann.get("/v1/tools", if_none_match=tag)).status == 200
+
+
+async def test_a_tag_of_another_server_holds_no_more(ann: Client, engine: ToolEngine) -> None:
+    """A server that starts anew counts as before, and may have other tools."""
+    paths = ("/v1/tools", "/v1/definitions/openai")
+    tags = {path: (await ann.get(path)).headers["etag"] for path in paths}
+    async with served(create_app(engine)) as other:
+        client = other.client(None)
+        for path, tag in tags.items():
+            assert (await client.get(path, if_none_match=tag)).status == 200
+
+
+@pytest.mark.parametrize("form", ["W/{tag}", '"x", {tag}', 'W/"a,b" ,W/{tag}', "*"])
+async def test_how_clients_send_tags(ann: Client, form: str) -> None:
+    """Proxies that pack answers make tags weak, and a client may have several."""
+    tag = (await ann.get("/v1/tools/add")).headers["etag"]
+    assert (await ann.get("/v1/tools/add", if_none_match=form.format(tag=tag))).status == 304
+    other = form.replace("*", "{tag}").format(tag='"y"')
+    assert (await ann.get("/v1/tools/add", if_none_match=other)).status == 200
 
 
 async def test_one_tool(ann: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from secrets import token_hex
 from typing import Any, Final
 
 from tool_engine.engine import ToolEngine
@@ -28,6 +29,8 @@ class Served:
         """What writes the metrics, once they were asked for."""
         self.epoch: str = engine.get_event_statistics()["epoch"]
         """Stands in the ids of events, where the next process gives out the same numbers."""
+        self.life = token_hex(8)
+        """Stands in the tags of what it has written, which no other server gives out."""
         self.testing = asyncio.Semaphore(_TESTING)
         """Held while a process runs the tests of a tool."""
         self.description: bytes = b""

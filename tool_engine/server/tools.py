@@ -10,10 +10,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from tool_engine.access.principal import Principal
 from tool_engine.access.problem import Problem
 from tool_engine.catalog.definition.showing import show_case
-from tool_engine.engine import ToolEngine
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.json.secret_schema import mark_secrets
 from tool_engine.model.tool import Tool
@@ -21,6 +19,7 @@ from tool_engine.server.endpoint import Sized
 from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.paging import Cursor, Limit, make_cursor, read_cursor
 from tool_engine.server.problems import make_unknown
+from tool_engine.server.wishes import has_tag
 
 _SHOWN: Final = ("testing", "published")
 _MOST_NEAR: Final = 3
@@ -114,8 +113,8 @@ async def list_tools(asked: Asked) -> Any:
     if query.all and not asked.principal.may("operate"):
         detail = f"{asked.principal.name!r} may not see all; it takes the scope 'operate'"
         raise Problem(403, "not-allowed", detail)
-    tag = make_tag(asked.engine, asked.principal, query)
-    if asked.header("if-none-match") == tag:
+    tag = make_tag(asked, query)
+    if has_tag(asked.header("if-none-match"), tag):
         return Reply(status=304, headers={"etag": tag})
     if query.query is not None:
         found = await asyncio.to_thread(asked.engine.search_tools, query.query, query.limit)
@@ -157,8 +156,8 @@ async def list_tools(asked: Asked) -> Any:
 async def get_tool(asked: Asked) -> Any:
     """Describe one tool."""
     tool = find_tool(asked, asked.path["name"])
-    tag = f'"{tool.definition_hash or asked.engine.generation}"'
-    if asked.header("if-none-match") == tag:
+    tag = f'"{tool.definition_hash}"' if tool.definition_hash else make_tag(asked, tool.name)
+    if has_tag(asked.header("if-none-match"), tag):
         return Reply(status=304, headers={"etag": tag})
     return Reply(_describe_tool(tool), headers={"etag": tag})
 
@@ -179,8 +178,8 @@ async def list_definitions(asked: Asked) -> Any:
     engine, formats = asked.engine, Format.__args__  # type: ignore[attr-defined]
     if name not in formats:
         raise make_unknown("format", name, f"; there are {', '.join(formats)}")
-    tag = make_tag(engine, asked.principal, (name, asked.query))
-    if asked.header("if-none-match") == tag:
+    tag = make_tag(asked, (name, asked.query))
+    if has_tag(asked.header("if-none-match"), tag):
         return Reply(status=304, headers={"etag": tag})
     if asked.query.names is None:
         found = [each for each in engine.list_all() if each.is_enabled]
@@ -206,10 +205,13 @@ def find_tool(asked: Asked, name: str) -> Tool:
     return tool
 
 
-def make_tag(engine: ToolEngine, principal: Principal, asked: Any) -> str:
-    """Return the `ETag` of what depends on the tools, the principal's rights and the question."""
-    known = repr((principal.tools, asked)).encode()
-    return f'"{engine.generation}-{sha256(known).hexdigest()[:16]}"'
+def make_tag(asked: Asked, question: Any) -> str:
+    """Return the `ETag` of what depends on the tools, the principal's rights and the question.
+
+    Another server, and this one after a restart, counts other tools by the same numbers.
+    """
+    known = repr((asked.served.life, asked.principal.tools, question)).encode()
+    return f'"{asked.engine.generation}-{sha256(known).hexdigest()[:16]}"'
 
 
 def _summarize_tool(tool: Tool) -> ToolSummary:

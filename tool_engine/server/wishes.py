@@ -33,6 +33,15 @@ def wants_task(prefer: str | None) -> bool:
     return any(each.partition("=")[::2] in ((_TASK, ""), (_TASK, '""')) for each in names)
 
 
+def has_tag(known: str | None, tag: str) -> bool:
+    """Return True if a client has what a tag stands for, by the tags of its `If-None-Match`.
+
+    A proxy that packs an answer makes its tag a weak one (RFC 9110, 8.8.3 and 13.1.2).
+    """
+    found = [] if known is None else [each.strip() for each in _ENTRY.findall(known)]
+    return "*" in found or any(each.removeprefix("W/") == tag for each in found)
+
+
 def _is_preferred(accept: str, form: str) -> bool:
     """Return True if a client names a form, and wants JSON no more than that."""
     if form not in accept.lower():
