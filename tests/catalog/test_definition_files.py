@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rights import without_root
 from tool_engine.catalog.definition_files import (
     FileStamp,
     FolderError,
@@ -89,6 +90,27 @@ def test_a_sub_folder_that_vanishes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "scandir", _refusing(sub, PermissionError(13, "no"), scandir))
     with pytest.raises(FolderError, match="sub"):
         list_definitions(str(tmp_path), recursive=True)
+
+
+def test_what_may_not_be_read(tmp_path: Path) -> None:
+    """The cure stands with the reason, and reading goes on once it is done."""
+    file = tmp_path / "a.yaml"
+    file.write_text("1", encoding="utf-8")
+    file.chmod(0)
+    tmp_path.chmod(0o100)
+    with without_root():
+        with pytest.raises(DefinitionError, match="Permission denied; allow it with chmod"):
+            read_definition(str(file))
+        with pytest.raises(FolderError, match="Permission denied; allow it with chmod"):
+            list_definitions(str(tmp_path), recursive=False)
+        tmp_path.chmod(0o700)
+        file.chmod(0o600)
+        assert list(list_definitions(str(tmp_path), recursive=False)) == [str(file)]
+        assert read_definition(str(file)).data == b"1"
+    loop = tmp_path / "loop.yaml"
+    loop.symlink_to(loop)
+    with pytest.raises(DefinitionError, match="the link leads back to itself: make it anew"):
+        read_definition(str(loop))
 
 
 def test_stamps(tmp_path: Path) -> None:

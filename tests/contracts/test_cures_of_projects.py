@@ -62,7 +62,8 @@ LINES = [
 FORBIDDEN = "cli/writing.py: allow it in … with chmod, or …"
 FORBIDDEN_FILE = "named_file.py: allow it in … with chmod, or name another one"
 LINK = "cli/failures.py: make the link anew, or what it leads to"
-TRIED = {EXAMPLE, NO_FILE, LINK} | {row[0] for row in (*FILES, *LINES)}
+CLOSED = "cli/documents.py: name a file in place of -"
+TRIED = {EXAMPLE, NO_FILE, LINK, CLOSED} | {row[0] for row in (*FILES, *LINES)}
 NEW_FOLDERS = [
     # A line that makes a folder, the name that is in its way, and the line as it is asked for.
     ("init", "tests", "init free"),
@@ -154,6 +155,23 @@ def test_the_line_that_is_asked_for(
     assert names_cure(row, message), message
     for line in healed:
         assert said(line, capsys) == (0, ""), line
+
+
+@pytest.mark.parametrize("line", ["call echo message=@{}", "simulate {}"])
+def test_a_closed_standard_input(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """A process may begin without one, as with `<&-`."""
+    (place / "calls.jsonl").write_text(
+        '{"call_id": "c", "tool_name": "t", "bucket": "b", "priority": 0, "enqueued_at": 1.0, '
+        '"started_at": 1.0, "ended_at": 2.0}'
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.stdin", None)
+        code, message = said(line.format("-"), capsys)
+    assert code == 2
+    assert names_cure(CLOSED, message), message
+    assert said(line.format("calls.jsonl"), capsys)[0] == 0
 
 
 @pytest.mark.parametrize(("line", "taken", "elsewhere"), NEW_FOLDERS)

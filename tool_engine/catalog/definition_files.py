@@ -27,6 +27,7 @@ SUFFIXES: Final = (".yaml", ".yml")
 _ATTEMPTS: Final = 5
 _READING: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 """Without O_NONBLOCK, opening a named pipe waits for a writer."""
+_REASONS: Final = "tool_engine.named_file"
 
 
 def find_target(path: str | os.PathLike[str]) -> str:
@@ -196,7 +197,7 @@ def read_once(path: str) -> Contents | None:
     try:
         return _read_contents(path)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = import_module(_REASONS).why_unread(error)
         if isinstance(error, FileNotFoundError) and os.path.islink(path):  # noqa: PTH114 - no error
             reason = f"it {_explain_missing(path)}; remove the link, or make what it leads to"
         raise _file_error(path, f"cannot be read: {reason}") from error
@@ -265,7 +266,7 @@ def _file_error(path: str, message: str) -> DefinitionError:
 
 def _explain_missing(path: str) -> str:
     # By name: most engines meet neither.
-    explained: str = import_module("tool_engine.named_file").explain_missing(path)
+    explained: str = import_module(_REASONS).explain_missing(path)
     return explained
 
 
@@ -275,6 +276,7 @@ def _folder_error(directory: str, error: OSError) -> FolderError:
             f"the folder {directory!r} {_explain_missing(directory)}; create it, or change "
             "tools_directory"
         )
+    reason = import_module(_REASONS).why_unread(error)
     return FolderError(
-        f"the folder {directory!r} cannot be listed: {error.strerror}; its tools stay as they were"
+        f"the folder {directory!r} cannot be listed, so its tools stay as they were: {reason}"
     )

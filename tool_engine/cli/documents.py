@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 from tool_engine.cli.failures import CommandError
 from tool_engine.errors import DefinitionError
@@ -24,9 +24,17 @@ class JSONTextError(CommandError):
 def read_bytes(path: str) -> bytes:
     """Read a file, or stdin when `path` is `-`."""
     try:
-        return sys.stdin.buffer.read() if path == "-" else read_named(path)
+        return open_stdin().read() if path == "-" else read_named(path)
     except OSError as error:
         raise CommandError(f"cannot read {path}: {why_unread(error)}") from error
+
+
+def open_stdin() -> BinaryIO:
+    # It is None where the process has begun without one.
+    stdin: TextIO | None = sys.stdin
+    if stdin is None:
+        raise CommandError("standard input is closed; name a file in place of -")
+    return stdin.buffer
 
 
 def read_text(path: str) -> str:

@@ -68,10 +68,15 @@ def missing_file(text: str) -> CommandError:
             error_type="no_such_file",
         )
     try:
-        beside = [str(each) for each in path.parent.iterdir()]
+        beside = list(path.parent.iterdir())
+        # The name of a tool was written where that of its file belongs.
+        named = [each / f"{path.name}.yaml" for each in beside if each.is_dir()]
+        found = next((each for each in named if each.is_file()), None)
     except OSError:
-        beside = []
-    near = suggest_near(text, beside)
+        beside, found = [], None
+    near = suggest_near(text, map(str, beside))
+    if found is not None:
+        near = f"; did you mean {str(found)!r}?"
     return CommandError(
         f"there is no file or folder {text!r}{near or '; check its name'}",
         error_type="no_such_file",

@@ -14,6 +14,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
@@ -35,10 +36,10 @@ def read_params(path: str | None) -> dict[str, Any]:
     """Read the arguments in a JSON or YAML file; `-` is stdin."""
     if path is None:
         return {}
-    if path.lstrip().startswith("{"):
+    if path.lstrip().startswith("{") or ("=" in path and not Path(path).exists()):
         raise CommandError(
-            "--params needs the path of a file, and this is JSON; write it as a word of its own, "
-            "without --params"
+            "--params needs the path of a file, and this is what is in one; write it as a word of "
+            "its own, without --params"
         )
     value = read_document(path)
     if not isinstance(value, dict):

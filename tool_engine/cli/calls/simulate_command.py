@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Final
 
@@ -12,6 +11,7 @@ import typer
 from tool_engine.cli.calls.proposing import print_proposals, read_calls
 from tool_engine.cli.completion import complete_strategy
 from tool_engine.cli.console import as_text, make_console, print_json
+from tool_engine.cli.documents import open_stdin
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.filters import SinceOption
@@ -204,7 +204,7 @@ def simulate_trace(
 def _read_trace(trace: str) -> Trace:
     try:
         if trace == "-":
-            return parse_trace(sys.stdin.buffer, "stdin")
+            return parse_trace(open_stdin(), "stdin")
         return read_trace(trace)
     except TraceError as error:
         raise CommandError(str(error), error_type=error.error_type) from error
