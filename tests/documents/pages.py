@@ -39,6 +39,7 @@ EXTRAS = {
 }
 """Extras, and what a block cannot do without each."""
 BEGIN = "**Before you begin.**"
+DASHES = re.compile(r"\|[\s:|-]+\|")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 
@@ -86,6 +87,24 @@ def find_unnamed_extras(text: str) -> Iterator[tuple[int, str]]:
             if found := EXTRAS[extra].search(block[0]):
                 line = seen[: block.start() + found.start()].count("\n") + 1
                 yield line, f"this needs `pip install 'tool-engine[{extra}]'`: say so before it"
+
+
+def find_broken_tables(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and reason of each first row of a table that has no line of dashes below it."""
+    lines = ["", *HIDDEN.sub(lambda each: "\n" * each[0].count("\n"), text).splitlines(), ""]
+    is_code = False
+    for number, line in enumerate(lines[:-1]):
+        is_code ^= FENCE.match(line) is not None
+        is_first = line.startswith("|") and not lines[number - 1].startswith("|")
+        if is_first and not is_code and not DASHES.fullmatch(lines[number + 1]):
+            yield number, "these rows are shown as text: a table goes on without an empty line"
+
+
+def find_no_reader(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the first line below the title where it does not say whom the page is for."""
+    _, _, below = text.partition("\n")
+    if not below.startswith(("\n*For ", "\nFor ")):
+        yield 3, "the first line says whom the page is for, and what they have after it: *For ...*"
 
 
 def find_broken_links(page: Path) -> Iterator[tuple[int, str]]:

@@ -11,12 +11,16 @@ from tests.documents.pages import (
     LONGEST,
     find_await_without_prompt,
     find_broken_links,
+    find_broken_tables,
     find_late_beginning,
     find_long_lines,
+    find_no_reader,
     find_unnamed_extras,
 )
 
 ROOT = Path(__file__).parents[2]
+GENERAL = {"README", "index", "changelog", "rooms", "messages"}
+"""Pages for all readers, and two that a program writes."""
 PAGES = [*documents(ROOT), *sorted((ROOT / ".github").glob("*.md"))]
 
 
@@ -28,7 +32,24 @@ def test_each_line_can_be_typed_and_each_link_followed(page: Path) -> None:
     assert list(find_await_without_prompt(text)) == []
     assert list(find_late_beginning(text)) == []
     assert list(find_unnamed_extras(text)) == []
+    assert list(find_broken_tables(text)) == []
     assert list(find_broken_links(page)) == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.parent.name != ".github" and page.stem not in GENERAL],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_page_says_whom_it_is_for(page: Path) -> None:
+    assert list(find_no_reader(page.read_text(encoding="utf-8"))) == []
+
+
+def test_a_table_that_ends_in_the_middle() -> None:
+    head = "# Page\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    assert not list(find_broken_tables(f"{head}| 3 | 4 |\n"))
+    assert not list(find_broken_tables(f"{head}\n```text\n| 3 | 4 |\n```\n"))
+    assert [line for line, _ in find_broken_tables(f"{head}\n| 3 | 4 |\n")] == [7]
 
 
 @pytest.mark.parametrize(
