@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("concurrency = {max_concurrent = 0}", 1, "max_concurrent must be"),
     ("concurrency.max_concurrent = 0", 1, "max_concurrent must be"),
     ('[sources]\na = "sqlite:///a.db"\n"b" = "mysql://b"', 3, "sources['b']: url must begin"),
-    ('[sources.b]\nurl = "mysql://b"', 1, "sources['b']: url must begin"),
+    ('[sources.b]\nurl = "mysql://b"', 2, "sources['b']: url must begin"),
     ('sources = "a"', 1, 'write sources = {shop = "sqlite:///shop.db"}'),
     ("mcp_servers = 3", 1, 'write mcp_servers = ".mcp.json"'),
     ("[mcp_servers]\nfiles = 3", 2, "mcp_servers['files'] must be an entry"),
@@ -217,6 +218,43 @@ def test_a_server_of_pyproject_has_its_place(project: Path, command: Command) ->
     assert said.startswith("pyproject.toml:5:1: mcp_servers.a.comand: unknown key 'comand'")
 
 
+CLUSTER = '[concurrency.cluster]\nurl = "postgresql://h/db"\n'
+WRONG_BELOW: list[tuple[str, str, str]] = [
+    ("  max_thread = 3", "1:3", "there is no setting 'max_thread'; did you mean 'max_threads'?"),
+    (f'{CLUSTER}nmae = "a"', "3:1", "cluster has no field 'nmae'; did you mean 'name'?"),
+    (
+        '[concurrency]\ncluster = {url = "postgresql://h/db", nmae = "a"}',
+        "2:39",
+        "cluster has no field 'nmae'; did you mean 'name'?",
+    ),
+    ('[concurrency.cluster]\nname = "a"', "1:14", "cluster has no url; give that of"),
+    ('[concurrency.cluster]\nurl = "mysql://h/db"', "2:1", "cluster: url must begin with"),
+    (f"{CLUSTER}session_grace = 5.0\nlease_ttl = 6.0", "4:1", "cluster.lease_ttl (6 s) must be"),
+    (f"{CLUSTER}lease_ttl = true", "3:1", "cluster.lease_ttl must be a positive"),
+    (f"{CLUSTER}[concurrency.cluster.bucket_limits]\na = 1\nweb = 0", "5:1", "['web'] must be"),
+    (
+        f"{CLUSTER}[concurrency.cluster.breakers.ai]\nfailures = 3\nreset_aftr = 3",
+        "5:1",
+        "breakers['ai'] has no field 'reset_aftr'; did you mean 'reset_after'?",
+    ),
+    ('[concurrency.bucket_rates]\na = "1/s"\nweb = "x"', "3:1", "['web'] is not a rate: 'x'"),
+    ("[concurrency.overload.ai]\nshd = 'codel'", "2:1", "no field 'shd'; did you mean 'shed'?"),
+    ("[concurrency.adaptive.ai]\nmn = 3", "2:1", "no field 'mn'; did you mean 'min'?"),
+    ("[sources.a]\nurl = 'sqlite:///a'\nreadnly = true", "3:1", "did you mean 'readonly'?"),
+]
+
+
+@pytest.mark.parametrize(("text", "place", "message"), WRONG_BELOW)
+def test_what_is_wrong_in_a_table_below_others_has_its_place_and_cure(
+    project: Path, command: Command, text: str, place: str, message: str
+) -> None:
+    """However deep: the key that is wrong, and where a key is missing, the table without it."""
+    write_settings(project, "tool-engine.toml", text)
+    said = command("validate", "mine", "--json").json["error"]["message"]
+    assert said.startswith(f"tool-engine.toml:{place}: "), said
+    assert message in said
+
+
 @pytest.mark.parametrize("form", ["pyproject.toml", "tool-engine.toml"])
 @pytest.mark.parametrize(("text", "line", "message"), WRONG)
 def test_a_wrong_setting_has_its_line_and_cure(
@@ -231,7 +269,7 @@ def test_a_wrong_setting_has_its_line_and_cure(
     said = ended.json["error"]
     number = line + (3 if form == "pyproject.toml" else 0)
     assert (ended.code, said["type"]) == (2, "settings_error")
-    assert said["message"].startswith(f"{form}:{number}: "), said
+    assert re.match(rf"{re.escape(form)}:{number}:\d+: ", said["message"]), said
     assert message in said["message"]
 
 
@@ -243,11 +281,11 @@ def test_a_wrong_setting_has_its_line_and_cure(
         ({"pyproject.toml": "[tool.tool-engine"}, "pyproject.toml is no TOML: "),
         (
             {"pyproject.toml": "[tool]\ntool-engine = 3"},
-            "pyproject.toml:2: the settings are a table",
+            "pyproject.toml:2:1: the settings are a table",
         ),
         (
             {"pyproject.toml": "\n[tool.tool-engine]\n", "tool-engine.toml": ""},
-            "pyproject.toml:2: there are settings in tool-engine.toml too; keep them in one",
+            "pyproject.toml:2:7: there are settings in tool-engine.toml too; keep them in one",
         ),
     ],
 )

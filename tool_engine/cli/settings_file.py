@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -58,7 +58,7 @@ class SettingsFile(NamedTuple):
     lines: dict[str, int]
     """Where each key stands."""
     document: TOMLDocument
-    """Where all the rest stands."""
+    """Where each part of them stands."""
 
     def engine_fields(self) -> dict[str, Any]:
         """Return the settings that are fields of an engine's configuration."""
@@ -67,6 +67,15 @@ class SettingsFile(NamedTuple):
     def place(self, key: str) -> str:
         """Return `tool-engine.toml:3`."""
         return f"{self.file}:{self.lines.get(key, 1)}"
+
+    def point(self, *path: str) -> str:
+        """Return `tool-engine.toml:3:1`, where a key stands that is wrong."""
+        return _point(self.file, self.document, path)
+
+
+def _point(file: str, document: TOMLDocument, path: tuple[str, ...]) -> str:
+    line, column = document.find_key(path)
+    return f"{file}:{line}:{column}"
 
 
 def known_settings() -> list[str]:
@@ -98,7 +107,7 @@ def read_settings_file() -> SettingsFile | None:
         found = own or project
         return None if found is None else _check_settings(found)
     raise CommandError(
-        f"{project.place('')}: there are settings in {OWN_FILE} too; keep them in one of the two "
+        f"{project.point()}: there are settings in {OWN_FILE} too; keep them in one of the two "
         "files",
         error_type=_BAD,
     )
@@ -136,18 +145,17 @@ def _read_table(file: str, keys: tuple[str, ...]) -> SettingsFile | None:
         return None
     heading = f"[{'.'.join(keys)}]"
     if not isinstance(table, dict):
-        line = TOMLDocument(table, text).find_line(keys)
+        place = _point(file, TOMLDocument(table, text), keys)
         got = f"got {type(table).__name__}"
         raise CommandError(
-            f"{file}:{line}: the settings are a table, {got}; write them below {heading}",
+            f"{place}: the settings are a table, {got}; write them below {heading}",
             error_type=_BAD,
         )
     document = TOMLDocument(table, text, keys)
-    lines = {key: document.find_line((key,)) for key in table}
+    lines = {key: document.find_key((key,))[0] for key in table}
     for key, value in table.items():
         if isinstance(value, Mapping):
-            lines |= {f"{key}.{each}": document.find_line((key, each)) for each in value}
-    lines[""] = document.find_line(())
+            lines |= {f"{key}.{each}": document.find_key((key, each))[0] for each in value}
     return SettingsFile(file, table, lines, document)
 
 
@@ -161,10 +169,9 @@ def _check_headings(text: str, project: Mapping[str, Any]) -> None:
         others = [name for name in names if name != _TABLE or not table]
         for name in find_near(_TABLE, others, 1, like_enough=least):
             path = (*table, name)
-            line = TOMLDocument(project, text).find_line(path)
+            place = _point(PROJECT_FILE, TOMLDocument(project, text), path)
             raise CommandError(
-                f"{PROJECT_FILE}:{line}: [{'.'.join(path)}] is read by no command; did you mean "
-                f"[tool.{_TABLE}]?",
+                f"{place}: [{'.'.join(path)}] is read by no command; did you mean [tool.{_TABLE}]?",
                 error_type=_BAD,
             )
 
@@ -176,11 +183,11 @@ def _check_settings(found: SettingsFile) -> SettingsFile:
             said = "is called tools here" if key in FOLDERS.values() else "is for programs"
             cure = "write tools" if key in FOLDERS.values() else "leave it out"
             raise CommandError(
-                f"{found.place(key)}: the setting {key!r} {said}; {cure}", error_type=_BAD
+                f"{found.point(key)}: the setting {key!r} {said}; {cure}", error_type=_BAD
             )
         if key in ("tool", _TABLE) and isinstance(value, Mapping):
             raise CommandError(
-                f"{found.place(key)}: {OWN_FILE} holds nothing but settings; leave out the heading "
+                f"{found.point(key)}: {OWN_FILE} holds nothing but settings; leave out the heading "
                 f"[{key if key == _TABLE else f'tool.{_TABLE}'}]",
                 error_type=_BAD,
             )
@@ -188,7 +195,7 @@ def _check_settings(found: SettingsFile) -> SettingsFile:
             hint = _suggest_setting(found, key.replace("-", "_"), known)
             cure = hint or f"; there are: {', '.join(known)}"
             raise CommandError(
-                f"{found.place(key)}: there is no setting {key!r}{cure}", error_type=_BAD
+                f"{found.point(key)}: there is no setting {key!r}{cure}", error_type=_BAD
             )
         _check_value(found, key, value)
     return found._replace(values={**found.values, **_read_servers(found)})
@@ -226,7 +233,7 @@ def _check_value(found: SettingsFile, key: str, value: Any) -> None:
     if key in FOLDERS:
         if not isinstance(value, str) or not value:
             raise CommandError(
-                f"{found.place(key)}: {key} is the path of a folder, in quotes, got {value!r}",
+                f"{found.point(key)}: {key} is the path of a folder, in quotes, got {value!r}",
                 error_type=_BAD,
             )
         return
@@ -244,18 +251,31 @@ def _check_value(found: SettingsFile, key: str, value: Any) -> None:
     if key in _TABLES and not isinstance(value, (Mapping, *_ELSE.get(key, ()))):
         got = type(value).__name__
         raise CommandError(
-            f"{found.place(key)}: {key} is a table, got {got}; write {key} = {_TABLES[key]}",
+            f"{found.point(key)}: {key} is a table, got {got}; write {key} = {_TABLES[key]}",
             error_type=_BAD,
         )
     error = find_error({key: value})
-    if error is None:
-        return
-    place = found.place(key)
-    for inner in value if isinstance(value, Mapping) else ():
-        # Each alone, so that the line is the one that is wrong.
-        wrong = find_error({key: {inner: value[inner]}})
-        if wrong is not None:
-            error, place = wrong, found.place(f"{key}.{inner}")
-            break
-    text = _PYTHON_WORD.sub(lambda word: word[0].lower(), str(error))
-    raise CommandError(f"{place}: {text}", error_type=_BAD) from error
+    if error is not None:
+        way = _find_wrong({key: value}, lambda said: str(find_error(said)))
+        text = _PYTHON_WORD.sub(lambda word: word[0].lower(), str(error))
+        raise CommandError(f"{found.point(*way)}: {text}", error_type=_BAD) from error
+
+
+def _find_wrong(value: Any, find_error: Callable[[Any], str]) -> tuple[str, ...]:
+    """Return the keys that lead to what is wrong in a value: without it, there is another error.
+
+    Where two keys do not go together, or one is needed, what the error names first is wrong.
+    """
+    if not isinstance(value, Mapping):
+        return ()
+    error = find_error(value)
+    wrong = [
+        key
+        for key in value
+        if find_error({each: value[each] for each in value if each != key}) != error
+    ]
+    if not wrong:
+        return ()  # something is missing in it
+    places = {key: re.search(rf"\b{re.escape(key)}\b", error) for key in wrong}
+    key = min(wrong, key=lambda key: len(error) if (at := places[key]) is None else at.start())
+    return (key, *_find_wrong(value[key], lambda inner: find_error({**value, key: inner})))

@@ -48,10 +48,10 @@ class TOMLDocument:
     def number_as_written(self, path: Path, mark: Any) -> None:
         """A number reads as it is written."""
 
-    def find_line(self, path: Path) -> int:
-        """Return the line of a key, counted from 1."""
+    def find_key(self, path: Path) -> tuple[int, int]:
+        """Return the line and the column of a key, counted from 1."""
         (mark,) = self.marks([(path, True)])
-        return mark.line + 1
+        return mark.line + 1, mark.column + 1
 
     def _find_mark(self, path: Path, *, at_key: bool) -> Mark:
         # A table has no value of its own: its key is where it begins.
