@@ -429,12 +429,7 @@ class World:
                     raise BreachError(f"{life} has ended, and {message.life} does not sign it off")
         self.after(self.lag(), self.serve, process, connection, message)
         if connection is not None:
-            self.after(1.0, self.meet, process, self.time_out, connection, message)
-
-    def time_out(self, process: Process, connection: int, message: Message) -> None:
-        """A statement without an answer: the connection is given up."""
-        if process.holder.in_flight is message:
-            self.see_end(process, connection)
+            self.after(1.0, self.meet, process, self.fail, connection, message)
 
     def serve(
         self,
@@ -496,9 +491,9 @@ class World:
         return outcome.answer
 
     def fail(self, process: Process, connection: int, message: Message) -> None:
-        """The statement failed, before it was carried out or after it."""
-        if process.connection == connection and process.holder.in_flight is message:
-            self.act(process, process.holder.on_failure(self.clock(process)))
+        """A statement failed, carried out or not, or has no answer: its connection is given up."""
+        if process.holder.in_flight is message:
+            self.see_end(process, connection)
 
     def answer(self, process: Process, connection: int, answer: Answer) -> None:
         if process.connection != connection or process.is_cut:

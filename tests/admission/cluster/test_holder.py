@@ -196,18 +196,18 @@ def test_woken_process_starts_nothing_until_it_has_heard() -> None:
     assert Start(2) in pair.do(a, effects, 0.5)
 
 
-def test_failed_statement_is_said_again_and_taken_back() -> None:
-    """It may have been carried out: what waits no more is taken back, though never confirmed."""
+def test_failed_statement_is_said_again_with_the_next_connection() -> None:
+    """It may have been carried out: what waits no more is not among what it says."""
     pair = Pair("a")
     a = pair.holders["a"]
     first = sent(a.ask(1, {AI: 1}, 0.1))
-    again = sent(a.on_failure(0.1))
+    a.on_connection_lost(0.1)
+    again = sent(a.on_connected(0.1))
     assert again.tickets == first.tickets
     assert again.op > first.op
-    a.on_failure(0.1)
+    a.on_connection_lost(0.1)
     a.withdraw(1, 0.15)
-    after = sent(a.on_failure(0.16))
-    assert (after.tickets, after.gone) == ((), (1,))
+    assert sent(a.on_connected(0.16)).tickets == ()
 
 
 def test_note_of_an_earlier_life_is_nothing() -> None:

@@ -41,11 +41,10 @@ def test_it_is_answered_and_nothing_changes() -> None:
     assert save_state(state) == before
     # It has been silent for longer than a ttl, and others look after it: its session is there.
     other = pair.holders["b"]
-    message = beat(other.tick(100.0))
-    state.hear(message, 100.0, sessions_of(pair, "a", "b"))
+    outcome = state.hear(beat(other.tick(100.0)), 100.0, sessions_of(pair, "a", "b"))
     assert a.life in state.lives
-    state.hear(beat(other.on_failure(100.1)), 100.1, sessions_of(pair, "b"))
-    looks: Any = beat(other.on_failure(103.0))
+    other.on_reply(outcome.answer, 100.0)
+    looks: Any = beat(other.tick(103.0))
     assert looks.looks
     state.hear(looks, 103.0, sessions_of(pair, "b"))
     assert a.life not in state.lives
@@ -58,11 +57,10 @@ def test_its_message_is_heard(case: str) -> None:
     sessions = sessions_of(pair, "a", "b")
     if case == "holds":
         pair.do(a, a.ask(1, {AI: 1}, 0.1), 0.1)
-        pair.do(a, a.on_failure(0.1), 0.1)
+        pair.do(a, a.pause("bucket:other", 0.01, 0.1), 0.1)  # says that it waits no more
     elif case == "waits":
         pair.do(b, b.ask(1, {AI: 2}, 0.1), 0.1)
         pair.do(a, a.ask(1, {AI: 1}, 0.1), 0.1)
-        pair.do(a, a.on_failure(0.1), 0.1)
     elif case == "another has ended":
         sessions = sessions_of(pair, "a")
     else:

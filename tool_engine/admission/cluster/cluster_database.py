@@ -162,6 +162,8 @@ class ClusterConnection:
         self._url, self._name = url, name
         self._on_note, self._on_end = on_note, on_end
         self._connection: Any = None
+        self._prepared: dict[str, tuple[Any, Any]] = {}
+        """Statements, each with the connection that it was prepared on."""
         self._turn = asyncio.Lock()
         self._echo: asyncio.Future[None] | None = None
         self._is_checked = False
@@ -243,11 +245,19 @@ class ClusterConnection:
             raise ConnectionResetError("the connection of the cluster has ended")
         return self._connection
 
+    async def _fetch_row(self, sql: str, *values: Any) -> Any:
+        """Return the row of a statement that a connection prepares once."""
+        connection = self._open_connection
+        if self._prepared.get(sql, (None,))[0] is not connection:
+            statement = await connection.prepare(sql, timeout=PATIENCE)
+            self._prepared[sql] = connection, statement
+        return await self._prepared[sql][1].fetchrow(*values, timeout=PATIENCE)
+
     async def read(self, known: int = -1) -> Found:
         """Return the state; of the version that is `known`, without its bytes."""
         async with self._turn:
             asked = read_uptime()
-            row = await self._open_connection.fetchrow(_READ, self._name, known, timeout=PATIENCE)
+            row = await self._fetch_row(_READ, self._name, known)
         if row is None:
             raise self._note_removal()
         found = _make_found(row, asked)
@@ -281,16 +291,8 @@ class ClusterConnection:
             texts.append(text if len(text.encode()) <= LONGEST_NOTE else "")
         async with self._turn:
             asked = read_uptime()
-            row = await self._open_connection.fetchrow(
-                _SWAP,
-                self._name,
-                known,
-                state,
-                channels,
-                texts,
-                is_durable,
-                restarts,
-                timeout=PATIENCE,
+            row = await self._fetch_row(
+                _SWAP, self._name, known, state, channels, texts, is_durable, restarts
             )
         self.offset, self.doubt = _read_clock(row["clock"], asked)
         if row["is_done"]:

@@ -12,9 +12,10 @@ from tool_engine.admission.cluster.lease_messages import BreakerView, Message
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send a message, as one statement; its answer goes to `on_reply`, its failure to `on_failure`.
+    """Send a message, as one statement; its answer goes to `on_reply`.
 
-    No other statement of the holder's is under way.
+    No other statement of the holder's is under way. One that fails ends its connection, for it may
+    have been carried out or not.
     """
 
     message: Message

@@ -303,12 +303,6 @@ class Holder:
         self._is_refused = not self._is_connected
         return self._finish_event(effects, now)
 
-    def on_failure(self, now: float) -> list[Effect]:
-        """Say again what a statement said that failed, carried out or not, on a good connection."""
-        effects = self._look_at_clock(now)
-        self.in_flight, self.outbox.is_urgent = None, True
-        return self._finish_event(effects, now)
-
     def on_reply(self, answer: Answer, now: float) -> list[Effect]:
         """Take in the answer to the message that is under way; any other one is nothing."""
         effects = self._look_at_clock(now)

@@ -124,6 +124,7 @@ class ClusterMember:
         self._sending: set[asyncio.Task[None]] = set()
         self._running: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = math.inf
         self._heard = asyncio.Event()
         """Set once the coordinator has answered, or will not."""
         self.on_adopt: Callable[[ClusterLimits], object] = id
@@ -224,7 +225,8 @@ class ClusterMember:
                     self._desk.keep_waiting(waiter)
             else:
                 self._take_news(effect, now)
-        self._show_units()
+        if any(not isinstance(effect, Send) for effect in effects):
+            self._show_units()
         self._set_timer()
         if self._holder.has_units:
             self._stand_in.begin()
@@ -423,6 +425,7 @@ class ClusterMember:
         if before is None or before is loop:
             return False
         self._connection, self._running, self._timer = self._make_connection(), None, None
+        self._wakes_at = math.inf
         self._sending, self._heard = set(), asyncio.Event()
         self._row.forget()
         return True
@@ -556,14 +559,17 @@ class ClusterMember:
     def _set_timer(self) -> None:
         holder = self._holder
         self._sure_until = holder.sure_until() if holder.accounts else math.inf
+        due = holder.wake_at()
+        if due >= self._wakes_at:
+            return  # what is too early does no harm, and most of what happens puts it off
         if self._timer is not None:
             self._timer.cancel()
-        due = self._holder.wake_at() - read_uptime()
-        if due < 1e9:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(due, 0.0), self._tick_clock)
+        self._wakes_at = due
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(max(due - read_uptime(), 0.0), self._tick_clock)
 
     def _tick_clock(self) -> None:
+        self._wakes_at = math.inf
         if self._follow_loop():
             self._apply_effects(self._holder.on_connection_lost(read_uptime()))
         self._apply_effects(self._holder.tick(read_uptime()))

@@ -121,12 +121,14 @@ class Turn:
 
     def _let_happen(self) -> None:
         happenings, self._happenings = self._happenings, deque()
+        effects: list[Effect] = []
         try:
             while happenings:
                 happens = happenings.popleft()
                 self._holder.says_later = bool(happenings)
-                self._apply_effects(happens(read_uptime()))
+                effects += happens(read_uptime())
         finally:
             self._holder.says_later = False
             for happens in happenings:  # what failed is no reason to forget them
                 self.do_later(happens)
+            self._apply_effects(effects)
