@@ -124,7 +124,6 @@ class ClusterMember:
         self._sending: set[asyncio.Task[None]] = set()
         self._running: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._wakes_at = math.inf
         self._heard = asyncio.Event()
         """Set once the coordinator has answered, or will not."""
         self.on_adopt: Callable[[ClusterLimits], object] = id
@@ -134,8 +133,8 @@ class ClusterMember:
         self._is_over = False
         self.refusal: ConfigurationError | None = None
         """Why the cluster does not take this process; None: it does."""
-        self._sure_until = math.inf
-        """Until when no look at the clock is needed."""
+        self._sure_until = self._wakes_at = math.inf
+        """Until when no look at the clock is needed, and when the timer looks at it."""
         self.lost = 0
         """How many calls have lost their units since the start."""
 
