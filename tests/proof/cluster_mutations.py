@@ -341,7 +341,7 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "a note that is lost is not said again",
         COORDINATOR,
-        "                life.informed = life.confirmed.pressed = frozenset()\n",
+        "                life.informed, life.confirmed.pressed = frozenset(), -1\n",
         "                pass\n",
     ),
     _mutate(
@@ -353,8 +353,14 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "a call that must not wait does so at once, whoever has something idle",
         CONFIRMING,
-        "any(since is not None and since <= self.seen for since",
-        "any(since is not None for since",
+        "since is not None and since <= self.seen\n",
+        "since is not None\n",
+    ),
+    _mutate(
+        "what an earlier call was answered counts for one that comes while units are on their way",
+        COORDINATOR,
+        "life.name != entry.owner and confirmed.seen < entry.asked_in\n",
+        "False\n",
     ),
     _mutate(
         "nobody answers what is asked for a call that must not wait",

@@ -111,6 +111,8 @@ class World:
         self.tools = Tools(self.chance, setting)
         self.ledger = Ledger(setting.limits)
         self.places: dict[tuple[str, int], int] = {}
+        self.returned_before: dict[tuple[str, int], dict[tuple[str, str], int]] = {}
+        """Of each call that asks: what each life had given back of each resource as it came."""
         self.last_place = 0
         self.taken: set[tuple[str, int]] = set()
         """Tickets whose units others may have, for their process stood still."""
@@ -231,9 +233,13 @@ class World:
             # It has ended, or started with an idle unit of its own process, and was perhaps put
             # back since: then it waits by the will of its process, and is not refused.
             return
+        before = self.returned_before.get((call.entry.process, entry.number), {})
         for resource in entry.units.keys() & self.coordinator.blocked:
             for life in self.coordinator.books.holders.get(resource, ()):
                 process = self.by_life[life]
+                counted = self.coordinator.lives[life].accounts[resource].returned
+                if counted < before.get((life, resource), 0):
+                    raise BreachError(f"{entry} has to wait for what {life} had given back before")
                 is_there = process.holder.life == life and not process.is_dead
                 # One that has just woken looks for itself before it takes this in.
                 is_there &= process.holder.is_sure(self.clock(process))
@@ -284,6 +290,12 @@ class World:
         self.counts["calls"] += 1
         self.counts["calls of tools that define limits"] += bool(needs.limits or needs.policy)
         sent = self.counts["statements"]
+        if self.setting.is_thorough and number % 3 == 0:
+            self.returned_before[process.name, number] = {
+                (each.holder.life, resource): account.returned
+                for each in self.processes.values()
+                for resource, account in each.holder.accounts.items()
+            }
         effects = process.holder.ask(
             number,
             needs.units,
@@ -361,6 +373,7 @@ class World:
         self.ledger.end(work, is_lost=is_lost)
         self.ledger.end_probe(work, process.holder)
         del process.view.work[work.number]
+        self.returned_before.pop((process.name, work.number), None)
         if (parent := work.parent) is not None and parent.status == LENDS:
             self.after(0.0, self.meet, process, self.take_back, parent)
 

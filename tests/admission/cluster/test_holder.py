@@ -436,13 +436,33 @@ def test_call_that_asks_hears_that_it_waits_once_each_holder_has_answered() -> N
     pair.silent.clear()
     pair.do(a, a.on_notification(pair.outcomes[-1].notes[0], 0.2), 0.2)
     assert pair.waits == [("b", 2)]
-    # It is known by now: the next one has its answer with its own message.
-    known = len(pair.outcomes)
-    assert pair.do(b, b.ask(3, {AI: 1}, 0.3, asks=True), 0.3) == []
+    # What was answered before may have changed: the next one asks as well.
+    pair.silent.add("a")
+    pair.do(b, b.ask(3, {AI: 1}, 0.3, asks=True), 0.3)
+    assert pair.waits == [("b", 2)]
+    pair.do(a, a.on_notification(pair.outcomes[-1].notes[0], 0.3), 0.3)
     assert pair.waits == [("b", 2), ("b", 3)]
-    assert len(pair.outcomes) == known + 1
+    pair.silent.clear()
     pair.do(a, a.give_back(1, 0.4), 0.4)
     assert b.running.keys() == {2, 3}
+
+
+def test_call_that_asks_while_units_are_on_their_way_back_gets_them() -> None:
+    """Another one was refused before, so it is known to the holder that they are wanted."""
+    pair = Pair("a", "b")
+    a, b = pair.holders["a"], pair.holders["b"]
+    pair.do(a, a.ask(1, {AI: 2}, 0.1), 0.1)
+    pair.do(b, b.ask(2, {AI: 1}, 0.2, asks=True), 0.2)
+    assert pair.waits == [("b", 2)]
+    pair.silent.add("a")
+    pair.do(b, b.withdraw(2, 0.25), 0.25)
+    on_its_way = a.give_back(1, 0.3)
+    assert sent(on_its_way).returned == {AI: 2}
+    assert pair.do(b, b.ask(3, {AI: 1}, 0.3, asks=True), 0.3) == []
+    pair.silent.clear()
+    pair.do(a, on_its_way, 0.3)
+    assert b.running.keys() == {3}
+    assert pair.waits == [("b", 2)]
 
 
 def test_call_that_asks_does_not_wait_for_a_process_that_never_answers() -> None:

@@ -1,51 +1,34 @@
 """Has a process said that it has nothing idle of what others wait for?
 
-Units that were given back stay where they are until another process wants them. So the coordinator
-does not know that a call has to wait before each process that holds what it needs has heard so, and
-has answered.
+Units that were given back stay where they are until another process wants them, and what goes back
+is under way for a while. So the coordinator does not know that a call has to wait before each
+process that holds what it needs has heard of the call, and has answered.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-_OWN = "own "
-
 
 class Confirmed(msgspec.Struct, array_like=True):
-    """What one life has heard of resources that are wanted, and what it has answered to.
-
-    From then on it gives back what comes free at once, as long as it is wanted.
+    """What one life has heard, and what it has answered to.
 
     Args:
-        wanted_since: Of each resource: since which of the coordinator's messages it is wanted.
+        known_since: Of each resource that others want, or its own calls lack: since which of the
+            coordinator's messages the life is to give back what it has idle of it.
         seen: The newest of them that the life had taken in when it spoke last.
-        pressed: Resources for which it has been asked to answer at once.
+        pressed: The newest of them by which it was asked to answer at once.
     """
 
-    wanted_since: dict[str, int] = {}
+    known_since: dict[str, int] = {}
     seen: int = -1
-    pressed: frozenset[str] = frozenset()
+    pressed: int = -1
 
-    def note_state(self, wanted: frozenset[str], short: frozenset[str], heard: int) -> None:
+    def note_state(self, known: frozenset[str], heard: int) -> None:
         """Note that the life is about to hear what others wait for, and what its own calls do."""
-        names = {*wanted, *(f"{_OWN}{resource}" for resource in short)}
-        self.wanted_since = {name: self.wanted_since.get(name, heard) for name in names}
+        self.known_since = {name: self.known_since.get(name, heard) for name in known}
 
-    def has(self, resource: str, *, is_own: bool = False) -> bool:
-        """Return whether it has nothing idle of a resource, and will not.
-
-        For a call of its own (`is_own`) that holds as long as the call waits.
-        """
-        others = self.wanted_since.get(resource)
-        own = self.wanted_since.get(f"{_OWN}{resource}") if is_own else None
-        return any(since is not None and since <= self.seen for since in (others, own))
-
-    def find_open(self, resources: set[str]) -> frozenset[str]:
-        """Return of which of these it is wanted to answer."""
-        unheard = {
-            name.removeprefix(_OWN)
-            for name, since in self.wanted_since.items()
-            if since > self.seen
-        }
-        return frozenset(resources & unheard)
+    def has(self, resource: str) -> bool:
+        """Return whether it gives back what comes free of a resource, and had nothing idle."""
+        since = self.known_since.get(resource)
+        return since is not None and since <= self.seen

@@ -64,8 +64,6 @@ class Coordinator:
         self.line_up = LineUp(limits)
         self.asking: list[Entry] = []
         """Those that ask, of all that stand in line."""
-        self._asked: set[str] = set()
-        """The resources of which they need more, and some life may have some idle."""
         self.blocked: set[str] = set()
         """The resources of which some ticket needs more."""
         self.lowered: set[str] = set()
@@ -272,7 +270,7 @@ class Coordinator:
         if now - self.looked_at >= LOOK_EVERY:
             self.looked_at = now
             for life in self.lives.values():
-                life.informed = life.confirmed.pressed = frozenset()
+                life.informed, life.confirmed.pressed = frozenset(), -1
         self.has_changed = True
 
     def _remove_life(self, life: Life, now: float) -> None:
@@ -391,6 +389,7 @@ class Coordinator:
             ticket.attempt,
             ticket.is_held,
             ticket.asks,
+            self.heard,
         )
 
     def _take_signs(self, life: Life, message: Message, now: float) -> None:
@@ -473,7 +472,6 @@ class Coordinator:
 
     def _answer_asking(self, now: float) -> None:
         """Find out which of those that ask have to wait: no process has idle what they need."""
-        self._asked = set()
         if not self.asking or self.is_gated(now):
             return
         self.asking = [entry for entry in self.asking if entry.line is not None and entry.asks]
@@ -484,20 +482,26 @@ class Coordinator:
             elif not self._ask_holders(entry) or now - entry.asked_at >= self.grace:
                 entry.told_at = self.heard
                 self._news.add(entry.owner)
-            else:
-                self._asked.update(entry.units)
 
     def _ask_holders(self, entry: Entry) -> bool:
         """Return whether some life may have idle what one that asks needs; it is to say so."""
-        is_open = False
-        for resource in entry.units.keys() & self.blocked:
-            for name in self.books.holders.get(resource, ()):
-                confirmed = self.lives[name].confirmed
-                if not confirmed.has(resource, is_own=name == entry.owner):
-                    is_open = True
-                    if resource not in confirmed.pressed:
-                        self._news.add(name)
-        return is_open
+        lacking = entry.units.keys() & self.blocked
+        holders = {name for r in lacking for name in self.books.holders.get(r, ())}
+        silent = [name for name in holders if self._is_to_answer(self.lives[name], entry)]
+        self._news.update(each for each in silent if self._is_unasked(each, entry))
+        return bool(silent)
+
+    def _is_unasked(self, name: str, entry: Entry) -> bool:
+        return self.lives[name].confirmed.pressed < entry.asked_in
+
+    def _is_to_answer(self, life: Life, entry: Entry) -> bool:
+        """Return whether a life may have idle, or on its way back, what one that asks needs."""
+        confirmed, accounts = life.confirmed, life.accounts
+        lacking = entry.units.keys() & self.blocked & accounts.keys()
+        held = [resource for resource in lacking if accounts[resource].out]
+        # The message of its own process says what was given back there before it asked.
+        is_late = life.name != entry.owner and confirmed.seen < entry.asked_in
+        return bool(held) and (is_late or not all(confirmed.has(each) for each in held))
 
     def _may_go(self, entry: Entry, now: float) -> bool:
         if any(resource in self.paused for resource in entry.units):
@@ -544,8 +548,11 @@ class Coordinator:
         held_up_by = {r for r in self.blocked if life.name in counts.get(r, ())}
         short = frozenset(held_up_by & life.accounts.keys())
         life.informed = wanted
-        life.confirmed.note_state(wanted, short, self.heard)
-        life.confirmed.pressed = life.confirmed.find_open(self._asked)
+        life.confirmed.note_state(wanted | short, self.heard)
+        open_ones = (each for each in self.asking if each.told_at is None and each.asks)
+        is_pressed = any(self._is_to_answer(life, each) for each in open_ones)
+        if is_pressed:
+            life.confirmed.pressed = self.heard
         granted = [entry for entry in life.entries.values() if entry.is_granted]
         return State(
             at=(self.epoch, self.heard),
@@ -562,6 +569,6 @@ class Coordinator:
                 for entry in self.asking
                 if entry.owner == life.name and entry.told_at is not None
             ),
-            confirm=bool(life.confirmed.pressed),
+            confirm=is_pressed,
             rates={r: self.books.find_delay(r, now) for r in held_up_by if is_rate(r)},
         )

@@ -46,6 +46,8 @@ class Entry(msgspec.Struct, array_like=True, eq=False):
     attempt: int = 0
     is_held: bool = False
     asks: bool = False
+    asked_in: int = 0
+    """The coordinator's message in which it came: what others say that had heard of it counts."""
     told_at: int | None = None
     """The coordinator's message since which it is known that this one, which asks, has to wait."""
     is_granted: bool = False

@@ -17,7 +17,7 @@ from tool_engine.admission.cluster.life import Life
 from tool_engine.admission.cluster.line_up import Turns
 from tool_engine.errors import ConfigurationError
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Of the saved state; a process that knows another one only takes no part."""
 
 
