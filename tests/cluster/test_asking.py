@@ -13,6 +13,7 @@ from tests import warm_async
 from tests.postgres import PostgresServer
 from tests.warm import ROOT
 from tests.warm_async import AsyncProgram
+from tool_engine.admission import ConcurrencySlot
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.controller import ClusterController
 from tool_engine.admission.cluster.member import ClusterMember
@@ -90,6 +91,7 @@ async def test_no_more_are_refused_than_have_to_be(
     """Of calls that come at once as many start as another process has idle units."""
     url = await asyncio.to_thread(postgres_server.fresh_database)
     controllers = [open_one(url, strategy="reject") for _ in range(3)]
+    slots: list[ConcurrencySlot] = []
 
     async def call(controller: ClusterController) -> bool:
         try:
@@ -100,11 +102,11 @@ async def test_no_more_are_refused_than_have_to_be(
 
     async with asyncio.timeout(BOUND):
         for turn in range(12):
-            asking, slots = controllers[turn % 3], []
+            asking = controllers[turn % 3]
             found = await asyncio.gather(*(call(asking) for _ in range(5)))
             assert found.count(True) == 2
-            for slot in slots:
-                asking.release(slot)
+            while slots:
+                asking.release(slots.pop())
 
 
 @pytest.mark.parametrize("limits", [{"strategy": "reject"}, {"queue_size": 0}])

@@ -49,7 +49,7 @@ class Lease:
         """The units that those wait for."""
         self._blocked: dict[Lane, int] = {}
         """Lanes that wait for units of their keys, and how many of their calls have a place."""
-        # Of lanes without keys, where not only the first may go. The first of the others is known.
+        # Of lanes that no key holds up, where not only the first may go. That of others is known.
         self._unasked: list[tuple[Order, Waiter]] = []
 
     def share_limits(self) -> None:
@@ -176,7 +176,10 @@ class Lease:
 
     def remember(self, waiter: Waiter) -> bool:
         """Have a call asked for in its turn; False: its line is asked who is its first."""
-        is_alone = bool(waiter.lane.keys) or waiter.lane.above is not self._bucket
+        lane: Lane = waiter.lane
+        # A key without a limit, as each one has under `fair`, holds nothing up.
+        is_alone = any(key.limit is not None for key in lane.keys)
+        is_alone = is_alone or lane.above is not self._bucket
         if not is_alone:
             heappush(self._unasked, (waiter.order, waiter))
         return not is_alone

@@ -57,6 +57,8 @@ def make_entry(process: str, number: int, waiter: Any, needs: Needs, *, is_stric
     entry = Entry("", process, number, needs.units, 0, 0.0, standing, request.priority)
     share = shorten_value(request.key or "")
     entry.share, entry.asks, entry.breaker = share, is_strict, needs.breaker
+    if (key := waiter.lane.share) is not None:
+        entry.pace = key.weight
     entry.limits, entry.policy = needs.limits, needs.policy
     return entry
 
