@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
-from tests.cluster.conftest import Make, Service
+from tests.cluster.conftest import Make
 from tests.cluster.crew import BOUND
 from tool_engine import ToolEngine, ToolExecutionContext
-
-Run = Callable[[str, ToolExecutionContext], Awaitable[None]]
 
 
 class Line:
     """Calls that wait for one unit, and the order in which they got it."""
 
     def __init__(self, *engines: ToolEngine) -> None:
-        self.engines, self.order = engines, []
+        self.engines = engines
+        self.order: list[str] = []
         self.gate = asyncio.Event()
         self.calls: list[asyncio.Task[object]] = []
         for engine in engines:
@@ -46,7 +44,7 @@ class Line:
         cluster = self.engines[0].cluster
         assert cluster is not None
         async with asyncio.timeout(BOUND):
-            while len((await cluster.snapshot()).waiting) < count:
+            while len((await cluster.snapshot()).waiting) < count:  # noqa: ASYNC110 - it alone knows
                 await asyncio.sleep(0.01)
 
     async def end(self) -> list[str]:

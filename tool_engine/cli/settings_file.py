@@ -70,10 +70,10 @@ class SettingsFile(NamedTuple):
 
     def point(self, *path: str) -> str:
         """Return `tool-engine.toml:3:1`, where a key stands that is wrong."""
-        return _point(self.file, self.document, path)
+        return _point_at(self.file, self.document, path)
 
 
-def _point(file: str, document: TOMLDocument, path: tuple[str, ...]) -> str:
+def _point_at(file: str, document: TOMLDocument, path: tuple[str, ...]) -> str:
     line, column = document.find_key(path)
     return f"{file}:{line}:{column}"
 
@@ -145,7 +145,7 @@ def _read_table(file: str, keys: tuple[str, ...]) -> SettingsFile | None:
         return None
     heading = f"[{'.'.join(keys)}]"
     if not isinstance(table, dict):
-        place = _point(file, TOMLDocument(table, text), keys)
+        place = _point_at(file, TOMLDocument(table, text), keys)
         got = f"got {type(table).__name__}"
         raise CommandError(
             f"{place}: the settings are a table, {got}; write them below {heading}",
@@ -169,7 +169,7 @@ def _check_headings(text: str, project: Mapping[str, Any]) -> None:
         others = [name for name in names if name != _TABLE or not table]
         for name in find_near(_TABLE, others, 1, like_enough=least):
             path = (*table, name)
-            place = _point(PROJECT_FILE, TOMLDocument(project, text), path)
+            place = _point_at(PROJECT_FILE, TOMLDocument(project, text), path)
             raise CommandError(
                 f"{place}: [{'.'.join(path)}] is read by no command; did you mean [tool.{_TABLE}]?",
                 error_type=_BAD,
