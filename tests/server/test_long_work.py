@@ -216,6 +216,8 @@ async def test_a_key_for_a_tool_that_is_no_task(ann: Client, engine: ToolEngine)
     fields = {"description": "Quotes", "parameters": [number], "background": "never"}
     engine.register_tool({"name": "quote", **fields}, quote)
     key = {"idempotency-key": "quote-1"}
+    as_task = await start(ann, "quote", {**key, **ASYNC}, arguments={"number": 7})
+    assert (as_task.status, as_task.json["status"]) == (202, "rejected")
     answers = [await start(ann, "quote", key, arguments={"number": 7}) for _ in range(2)]
     assert [each.json["output"] for each in answers] == [{"result": 7}] * 2
     assert len(await engine.query_call_records(tool_name="quote", is_success=True)) == 1

@@ -103,7 +103,9 @@ async def call_tool(asked: Asked) -> Any:
     context = make_context(asked)
     key = _read_key(asked)
     if wants_task(asked.header("prefer")):
-        handle = await start_task(asked, tool.name, context, key)
+        # What is refused as a task leaves its key to the call that is the cure.
+        kept_key = None if tool.background == "never" else key
+        handle = await start_task(asked, tool.name, context, kept_key)
         return accept_task(await handle.refresh(), asked.root)
     is_streamed = wants_events(asked.header("accept"))
     if key is not None and is_streamed:

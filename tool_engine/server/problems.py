@@ -8,7 +8,10 @@ from typing import Any, Final
 from tool_engine.access.problem import MEDIA_TYPE, Problem
 
 _CURES: Final = {
-    "call": "see GET /v1/calls for those on their way, and GET /v1/records for those that ended",
+    "call": (
+        "see GET /v1/calls for those on their way at this server, GET /v1/tasks for tasks, and "
+        "GET /v1/records for those that ended"
+    ),
     "definition": "see GET /v1/lock for those that wait",
     "open request": "see GET /v1/approvals for those that wait",
     "record": "see GET /v1/records for those that are kept",
