@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     ColumnElement,
     CompoundSelect,
     Double,
@@ -26,6 +27,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    true,
     tuple_,
     union,
     update,
@@ -36,7 +38,15 @@ from sqlalchemy.types import TypeEngine
 
 from tool_engine.knowledge.sql.changes import Step
 from tool_engine.knowledge.sql.schema.tables import tasks, workers
-from tool_engine.model.task import FINAL, QUEUED, RUNNING, WAITING, KeptTask, TaskState
+from tool_engine.model.task import (
+    FINAL,
+    INPUT_REQUIRED,
+    QUEUED,
+    RUNNING,
+    WAITING,
+    KeptTask,
+    TaskState,
+)
 
 _ROW: Final = tuple(
     tasks.c[name]
@@ -52,6 +62,8 @@ _KINDS: Final[dict[str, TypeEngine[Any]]] = {
     "state": LargeBinary(),
     "data": LargeBinary(),
 }
+_SPARE: Final = 8
+"""How many times as many tasks of a tool are looked at as an engine takes."""
 _FEW: Final = 500
 """Rows that are removed at once."""
 
@@ -166,6 +178,9 @@ def select_states(
         found = found.where(tasks.c.owner == owner)
     if status is not None:
         found = found.where(tasks.c.status == status)
+    if status in (RUNNING, INPUT_REQUIRED):
+        # As the index of them says it: else all that wait would be passed over.
+        found = found.where(tasks.c.worker.is_not(None))
     if tool_name is not None:
         found = found.where(tasks.c.tool_name == tool_name)
     if now is not None:
@@ -188,14 +203,67 @@ def count_ahead(priority: int, number: int, most: int) -> Select[Any]:
     return select(func.count()).select_from(found.subquery())
 
 
+class _IsOfOthers(FunctionElement[bool]):
+    """Whether a free task is of none of some tools, and a worker may run it.
+
+    PostgreSQL looks at the first ones of each other tool: it would read each row of those tools to
+    pass it over, however many wait. SQLite passes them over in its index, 15 million in a second.
+
+    Args:
+        worker: Who may run it.
+        most: How many of each other tool.
+        full: The tools.
+    """
+
+    type = Boolean()
+    inherit_cache = True
+
+
+_MAY_RUN: Final = (
+    "{0}.status = 'queued' AND {0}.worker IS NULL "
+    "AND ({0}.bound_to IS NULL OR {0}.bound_to = {{worker}})"
+)
+_LINES: Final = f"""tool_tasks.number = ANY (ARRAY (
+WITH RECURSIVE lines (tool) AS (
+    SELECT min(tool_name) FROM tool_tasks WHERE status = 'queued' AND worker IS NULL
+    UNION ALL SELECT (
+        SELECT min(each.tool_name) FROM tool_tasks AS each
+        WHERE each.status = 'queued' AND each.worker IS NULL AND each.tool_name > lines.tool
+    ) FROM lines WHERE lines.tool IS NOT NULL
+)
+SELECT found.number FROM lines CROSS JOIN LATERAL (
+    SELECT near.number FROM tool_tasks AS near
+    WHERE {_MAY_RUN.format("near")} AND near.tool_name = lines.tool
+    ORDER BY near.priority, near.number LIMIT {{most}}
+) AS found WHERE lines.tool IS NOT NULL AND lines.tool NOT IN ({{full}})
+))"""  # noqa: S608 - constants; values are bound
+"""As an array, whose few numbers are looked up: a set is taken for much larger than it is."""
+
+
+@compiles(_IsOfOthers, "sqlite")
+def _pass_over_full(element: Any, compiler: Any, **options: Any) -> str:
+    worker, _, *full = (compiler.process(each, **options) for each in element.clauses)
+    may_run = _MAY_RUN.format("tool_tasks").format(worker=worker)
+    return f"{may_run} AND tool_tasks.tool_name NOT IN ({', '.join(full)})"
+
+
+@compiles(_IsOfOthers, "postgresql")
+def _look_at_others(element: Any, compiler: Any, **options: Any) -> str:
+    worker, most, *full = (compiler.process(each, **options) for each in element.clauses)
+    return _LINES.format(worker=worker, most=most, full=", ".join(full))
+
+
 def claim_tasks(worker: str, limit: int, full: Collection[str], *, is_own: bool) -> Step:
     """Gives the first queued tasks to a worker; with `is_own` those that it alone can run."""
     may_run = tasks.c.bound_to == worker
     if not is_own:
         may_run |= tasks.c.bound_to.is_(None)
-    free = select(tasks.c.number).where(_is_free, may_run)
-    if full:
-        free = free.where(tasks.c.tool_name.not_in(full))
+    free = select(tasks.c.number)
+    if full and not is_own:
+        # More than are taken, since another engine may take the first ones at the same time.
+        free = free.where(_IsOfOthers(worker, _SPARE * limit, *sorted(full)))
+    else:
+        free = free.where(_is_free, may_run, tasks.c.tool_name.not_in(full) if full else true())
     free = free.order_by(tasks.c.priority, tasks.c.number).limit(limit)
     return _give_tasks(worker, _pick_once(free))
 

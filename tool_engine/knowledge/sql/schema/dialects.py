@@ -17,6 +17,8 @@ WORDS: Final = {
         "without_rowid": " WITHOUT ROWID",
         # Migrations hold the whole file.
         "lock_calls": "",
+        # SQLite passes tasks over in the index of all.
+        "lines_of_tools": "",
         # SQLite has no IF NOT EXISTS here: the caller checks the error.
         "if_missing": "",
     },
@@ -30,6 +32,10 @@ WORDS: Final = {
         "then_key": ", key",
         "without_rowid": "",
         "lock_calls": "LOCK TABLE tool_calls IN SHARE MODE",
+        "lines_of_tools": (
+            "CREATE INDEX IF NOT EXISTS tool_tasks_tool ON tool_tasks "
+            "(tool_name, priority, number) WHERE status = 'queued' AND worker IS NULL"
+        ),
         "if_missing": "IF NOT EXISTS ",
     },
 }

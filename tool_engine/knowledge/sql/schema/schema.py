@@ -67,6 +67,7 @@ _TABLES: Final = (
     ("tool_event_lives",),
     ("tool_processes",),
     (),
+    (),
 )
 """What each migration adds."""
 TABLES: Final = tuple(name for added in _TABLES for name in added)
@@ -355,6 +356,7 @@ MIGRATIONS: Final = (
     _EVENT_LIVES,
     _PROCESSES,
     ("ALTER TABLE tool_calls ADD COLUMN {if_missing}decided_by TEXT",),
+    ("{lines_of_tools}",),
 )
 """Statements by version; the first brings an empty database to version 1."""
 
