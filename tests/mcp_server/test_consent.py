@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import pytest
+from mcp.server.request_state import AESGCMRequestStateCodec
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult, InputRequiredResult
 
@@ -251,6 +253,31 @@ async def test_a_state_is_good_for_one_call(
 
     assert text_of(paid) == "paid 3"
     assert answers == [(True, "mcp-client:ann")]
+
+
+@pytest.mark.parametrize(("age", "is_taken"), [(590.0, True), (610.0, False)])
+async def test_a_state_is_good_for_ten_minutes(
+    engine: ToolEngine, modern: Any, answers: list[Any], age: float, is_taken: bool
+) -> None:
+    keys = [b"k" * 32]
+    codec = AESGCMRequestStateCodec(keys)
+    server = MCPServer(engine, approvals="client", state_keys=keys)
+    async with modern(server) as client:
+        asked = await call(client, "pay", {"amount": 3})
+        (key,) = asked.input_requests
+        claims = json.loads(codec.unseal(asked.request_state))
+        older = claims | {name: claims[name] - age for name in ("iat", "exp") if name in claims}
+        carried = {
+            "input_responses": {key: ElicitResult(**ALLOW)},  # type: ignore[arg-type]
+            "request_state": codec.seal(json.dumps(older).encode()),
+        }
+        if is_taken:
+            assert text_of(await call(client, "pay", {"amount": 3}, **carried)) == "paid 3"
+        else:
+            with pytest.raises(MCPError, match="Invalid or expired requestState"):
+                await call(client, "pay", {"amount": 3}, **carried)
+
+    assert answers == [(True, "mcp-client")] * is_taken
 
 
 async def test_a_changed_tool_is_asked_about_again(
