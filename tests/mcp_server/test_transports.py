@@ -20,6 +20,7 @@ import aiohttp
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from mcp_types import ElicitResult
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tests import warm
@@ -30,6 +31,7 @@ from tests.server.conftest import served
 from tests.warm import SDK
 from tool_engine import ConfigurationError, ToolEngine
 from tool_engine.access.tokens import TokenFile
+from tool_engine.approval.answers import name_at_terminal
 from tool_engine.mcp_server import MCPServer
 from tool_engine.server import create_app
 
@@ -471,15 +473,21 @@ entry: {type: builtin, handler: echo}
 
 
 async def test_another_terminal_answers(tools: Path, tmp_path: Path) -> None:
-    """What waits in a server is listed and answered by `tool-engine sessions`."""
+    """What waits in a server is listed and answered by `tool-engine sessions`.
+
+    Of what its client is asked, there is nothing to be said. Records tell who it was.
+    """
     (tools / "pay.yaml").write_text(PAY)
+    may = "{execution: ask_always, client_may_answer: true}"
+    tip = PAY.replace("pay", "tip").replace("ask_always", may)
+    (tools / "tip.yaml").write_text(tip)
     common = ["-m", "tool_engine.cli", "--tools", str(tools)]
     common += ["--records", f"sqlite:///{tmp_path / 'records.db'}"]
-    words = [*common, "mcp", "serve", "--http", "127.0.0.1:0", "--tool", "pay"]
+    words = [*common, "mcp", "serve", "--http", "127.0.0.1:0", "--approvals", "client"]
 
     async def run_other(*more: str) -> str:
         process = await asyncio.create_subprocess_exec(
-            *warm.python(*SDK), *common, "sessions", *more, stdout=asyncio.subprocess.PIPE
+            *warm.python(*SDK), *common, *more, stdout=asyncio.subprocess.PIPE
         )
         return (await process.communicate())[0].decode()
 
@@ -489,19 +497,27 @@ async def test_another_terminal_answers(tools: Path, tmp_path: Path) -> None:
     assert server.stderr is not None
     async with asyncio.timeout(DEADLINE):
         url = (await server.stderr.readline()).decode().split()[-1]
-        async with Client(url) as client:
+        async with Client(url, elicitation_callback=allow) as client:
+            await client.call_tool("tip", {"message": "a little"})
             calling = asyncio.create_task(client.call_tool("pay", {"message": "rent"}))
             told = (await server.stderr.readline()).decode()
-            (request,) = json.loads(await run_other("pending", "--json"))
-            said = await run_other("approve", request["token"])
+            (request,) = json.loads(await run_other("sessions", "pending", "--json"))
+            said = await run_other("sessions", "approve", request["token"])
             result = await calling
         server.terminate()
         await server.communicate()
+        kept = map(json.loads, (await run_other("history", "--json")).splitlines())
 
     assert told == "pay waits for consent: see `tool-engine sessions pending`\n"
     assert (request["tool_name"], request["params"]) == ("pay", {"message": "rent"})
     assert said == "answered: the call of pay goes on where it waits\n"
     assert "rent" in text_of(result)
+    deciders = {each["tool_name"]: each["decided_by"] for each in kept if each["is_success"]}
+    assert deciders == {"tip": "mcp-client", "pay": name_at_terminal()}
+
+
+async def allow(_: Any, params: Any) -> ElicitResult:
+    return ElicitResult(action="accept", content={"allow": "tip" in params.message})
 
 
 async def test_consent_that_nothing_could_answer_is_refused(tools: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from importlib import import_module
@@ -238,7 +238,7 @@ def _take_questions(engine: ToolEngine, options: ServeOptions) -> None:
 async def _serve_clients(
     engine: ToolEngine, options: ServeOptions, address: tuple[str, int] | None
 ) -> None:
-    from tool_engine.mcp_server import MCPServer, ToolSelection
+    from tool_engine.mcp_server import MCPServer, ToolSelection, find_request
 
     server = MCPServer(
         engine,
@@ -248,7 +248,8 @@ async def _serve_clients(
         approvals=_choose_approvals(engine, options),
     )
     _warn_of_nothing(engine, options)
-    engine.subscribe(_write_waiting, ToolEngineEventType.APPROVAL_REQUESTED)
+    say = partial(_write_waiting, find_request)
+    engine.subscribe(say, ToolEngineEventType.APPROVAL_REQUESTED)
     engine.tasks.serve()
     if address is None:
         await server.run_stdio()
@@ -290,7 +291,11 @@ def _choose_approvals(engine: ToolEngine, options: ServeOptions) -> str:
     return options.approvals
 
 
-def _write_waiting(event: ToolEngineEvent) -> None:
+def _write_waiting(find_request: Callable[[], Any], event: ToolEngineEvent) -> None:
+    request = find_request()
+    if request is not None and not request.waits:
+        # Its client is asked: there is nothing for an operator to answer.
+        return
     name = safe_text(event.tool_name or "")
     sys.stderr.write(f"{name} waits for consent: see `tool-engine sessions pending`\n")
 
