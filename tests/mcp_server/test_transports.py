@@ -516,7 +516,8 @@ async def test_another_terminal_answers(tools: Path, tmp_path: Path) -> None:
     assert deciders == {"tip": "mcp-client", "pay": name_at_terminal()}
 
 
-async def allow(_: Any, params: Any) -> ElicitResult:
+async def allow(context: Any, params: Any) -> ElicitResult:
+    del context
     return ElicitResult(action="accept", content={"allow": "tip" in params.message})
 
 

@@ -133,7 +133,9 @@ def missing_tool(
         place = f", and no tool {word!r}" if what == "file" else ""
         text = f"there is no {what} {name!r}{place} in {settings.tools}"
         text += suggest_tool(word, known, errors)
-        if not known and (
+        # Where tools come from servers, a folder without files is no reason.
+        is_bare = not (known or of_servers)
+        if is_bare and (
             reason := explain_empty(settings.tools, is_recursive=settings.is_recursive)
         ):
             text = f"there is no {what} {name!r}: {reason}"
