@@ -159,6 +159,8 @@ WRONG: list[tuple[str, int, str]] = [
     ('tols = "mine"', 1, "there is no setting 'tols'; did you mean 'tools'?"),
     ("\nmax-threads = 3", 2, "there is no setting 'max-threads'; did you mean 'max_threads'?"),
     ("everything = 1", 1, "there is no setting 'everything'; there are: tools, path, "),
+    ("[buckets.http]", 1, "there is no setting 'buckets'; did you mean 'bucket_limits' below ["),
+    ("timeout = 3", 1, "there is no setting 'timeout'; did you mean 'default_timeout' below ["),
     ("tools = 3", 1, "tools is the path of a folder, in quotes, got 3"),
     ('path = ""', 1, "path is the path of a folder"),
     ('tools_directory = "a"', 1, "is called tools here; write tools"),

@@ -101,6 +101,11 @@ MISTAKES: list[Row] = [
         f"{RIGHT}examples:\n  - {{params: {{q: hi}}}}\n",
     ),
     (
+        f"{RIGHT}examples: [{{params: hi}}]\n",
+        [":7:21: examples[0].params: expected a mapping", "write a mapping: {NAME: VALUE}"],
+        f"{RIGHT}examples: [{{params: {{q: hi}}}}]\n",
+    ),
+    (
         f"{RIGHT}concurrency: 5\n",
         [":7:14: concurrency: expected a mapping, got the number 5", "write a mapping, of bucket"],
         f"{RIGHT}concurrency: {{bucket: texts}}\n",

@@ -25,6 +25,8 @@ PROJECT_FILE: Final = "pyproject.toml"
 _TABLE: Final = "tool-engine"
 """The table of `PROJECT_FILE` below `[tool]`."""
 _MISNAMED_FILES: Final = ("tool_engine.toml", "toolengine.toml", f".{OWN_FILE}")
+_MEANT: Final = {"buckets": "bucket_limits", "timeout": "default_timeout"}
+"""Words of users -> the setting that they mean."""
 FOLDERS: Final = {"tools": "tools_directory", "path": ""}
 """The settings that are folders, and the fields of an engine which they are."""
 _OF_COMMANDS: Final = frozenset(
@@ -222,7 +224,7 @@ def _suggest_setting(found: SettingsFile, key: str, known: list[str]) -> str:
     from tool_engine.config import ConcurrencyConfig
 
     limits = ConcurrencyConfig.__struct_fields__
-    near = find_nearest(key, [*known, *limits])
+    near = _MEANT.get(key) or find_nearest(key, [*known, *limits])
     if near not in limits or near in known:
         return suggest_near(key, known)
     above = "tool.tool-engine." if found.file == PROJECT_FILE else ""

@@ -57,7 +57,7 @@ def test_a_mark_of_bytes_is_no_text_of_the_file() -> None:
             '{"a": "é"}'.encode("latin-1"),
             "f: the file is not UTF-8 text (byte 7); save it as UTF-8",
         ),
-        (b"", "f:1:1: this is no JSON: Expecting value; correct it"),
+        (b"\n", 'f: the file is empty; write servers into it: {"mcpServers": {...}}'),
         (b"[" * 200, "f:1:101: it is more than 100 levels deep; make it flatter"),
         (b" " * 2**20 + b"{}", "f: the file has 1048578 bytes; it may have 1048576"),
     ],

@@ -264,10 +264,10 @@ def _shape_cure(rule: Any, path: Path, value: Any) -> str:
     """Return how a list or a mapping is written where something else stands."""
     if rule.get("type") == "array" and isinstance(value, dict):
         return "write a dash before it: it is the first entry of a list"
-    keys = islice(rule.get("properties", ()), 4)
-    if rule.get("type") != "object" or not path or not (listed := ", ".join(keys)):
+    if rule.get("type") != "object" or not path:
         return ""
-    return f"write a mapping, of {listed} and so on" if "," in listed else ""
+    listed = ", ".join(islice(rule.get("properties", ()), 4))
+    return f"write a mapping, of {listed} and so on" if listed else "write a mapping: {NAME: VALUE}"
 
 
 def _form_cure(error: jsonschema_rs.ValidationError, value: Any) -> str:

@@ -75,6 +75,8 @@ def read_json(data: bytes, source: str) -> JSONDocument:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         _refuse_file(source, f"the file is not UTF-8 text (byte {error.start}); save it as UTF-8")
+    if not text.strip():
+        _refuse_file(source, 'the file is empty; write servers into it: {"mcpServers": {...}}')
     places: dict[tuple[Path, bool], int] = {}
     reader = _Reader(text, source, places)
     plain = reader.read()
