@@ -13,7 +13,7 @@ from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
 from tool_engine.executors.handler import PreparedHandler, signature_key
 from tool_engine.model.event import ToolEngineEventType
-from tool_engine.model.json.unpacking import without_collection
+from tool_engine.model.json.unpacking import making_old_values
 from tool_engine.model.tool import Tool, is_source_name
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class RegistersTools:
         self._require_open()
         batch = _Batch(self.index, self._registry)
         # Thousands of definitions are many small values, none of which is garbage yet.
-        with without_collection():
+        with making_old_values():
             for number, given in enumerate(tools):
                 tool, handler = given if isinstance(given, tuple) else (given, None)
                 batch.try_to_add(number, tool, handler)

@@ -11,12 +11,13 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any, Final, cast
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.secret_schema import mark_secrets
-from tool_engine.model.json.unpacking import without_collection
+from tool_engine.model.json.unpacking import making_old_values, without_collection
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
@@ -87,8 +88,10 @@ class DefinitionCache:
             packed = self._packed.get((format_name, names))
         if packed is not None:
             return packed.unpack()
-        made = definitions(format_name, list_tools())
-        packed = _Packed(made)
+        tools = [*list_tools()]
+        with making_old_values() if len(tools) > _AT_ONCE else nullcontext():
+            made = definitions(format_name, tools)
+            packed = _Packed(made)
         with self._lock:
             # Another thread may have asked for later tools meanwhile.
             if snapshot is self._snapshot:
@@ -119,7 +122,8 @@ class _Packed:
 
     def unpack(self) -> Definitions:
         listed: list[Any] = []
-        with without_collection():
+        is_long = len(self._parts) > 1
+        with making_old_values() if is_long else without_collection():
             for part in self._parts:
                 listed += pickle.loads(part)  # noqa: S301 - packed above
         return listed if self._wrapping is None else [{self._wrapping: listed}]

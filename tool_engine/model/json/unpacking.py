@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+_YOUNG: Final = 1
+"""The older one of the generations that are not old."""
 LARGE: Final = 32 * 1024
 """Bytes or characters from which on pausing the collector pays."""
 
@@ -28,6 +30,25 @@ def without_collection() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+@contextmanager
+def making_old_values() -> Iterator[None]:
+    """Pause the garbage collector while thousands of values are made, which count as old then.
+
+    Else the next small collection visits them all, which takes longer than to make them. What
+    was young before is collected first, so that none of its garbage counts as old, too.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.collect(_YOUNG)
+    with without_collection():
+        yield
+        # A program that has frozen values itself keeps them frozen.
+        if hasattr(gc, "freeze") and not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
 
 
 def unpack_value(data: bytes) -> Any:
