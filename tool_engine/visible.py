@@ -15,7 +15,7 @@ DECEPTIVE: Final = re.compile(
     "\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 """Control characters, direction marks, invisible characters and halves of surrogate pairs."""
-_UNSEEN: Final = re.compile(
+_UNSEEN: Final = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -34,7 +34,7 @@ def is_deceptive(text: str) -> bool:
 
 def without_unseen(text: str) -> str:
     """Return a text without its invisible characters."""
-    return _UNSEEN.sub("", text)
+    return re.sub(_UNSEEN, "", text)
 
 
 def escape_hidden(text: str, *, keeps_lines: bool = False) -> str:

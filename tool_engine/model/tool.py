@@ -436,7 +436,8 @@ _LATER: Final = (
 )
 """The last fields, which definitions did not have from the start, the newest first."""
 _SCOPE: Final = b',"scope":"process"}'
-_DEFAULTS: Final = {field.name: field.default for field in msgspec.structs.fields(Tool)}
+_OPTIONAL: Final = Tool.__struct_fields__[-len(Tool.__struct_defaults__) :]
+_DEFAULTS: Final = dict(zip(_OPTIONAL, Tool.__struct_defaults__, strict=True))
 _UNSAID: Final = [
     b"," + msgspec.json.encode({name: _DEFAULTS[name] for name in names})[1:] for names in _LATER
 ]

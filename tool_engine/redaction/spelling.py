@@ -11,7 +11,7 @@ import codecs
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
@@ -25,12 +25,10 @@ _LEVELS: Final = 2
 _PIECE: Final = 32_768
 """Characters read at a time, so that other threads get their turn in between."""
 _LONGEST_ESCAPE: Final = 40
-_PERCENT: Final = re.compile("((?:%[0-9A-Fa-f]{2})+)")
-_PERCENT_BY_LETTER: Final = re.compile("(%[0-7][0-9A-Fa-f]|(?:%[89A-Fa-f][0-9A-Fa-f])+)")
-_REFERENCE: Final = re.compile(
-    "(&(?:#(?:[0-9]{1,12}|[xX][0-9A-Fa-f]{1,12});?|[A-Za-z][A-Za-z0-9]{1,31};))"
-)
-_BACKSLASH: Final = re.compile(
+_PERCENT: Final = "((?:%[0-9A-Fa-f]{2})+)"
+_PERCENT_BY_LETTER: Final = "(%[0-7][0-9A-Fa-f]|(?:%[89A-Fa-f][0-9A-Fa-f])+)"
+_REFERENCE: Final = "(&(?:#(?:[0-9]{1,12}|[xX][0-9A-Fa-f]{1,12});?|[A-Za-z][A-Za-z0-9]{1,31};))"
+_BACKSLASH: Final = (
     r"(\\u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}"
     r"|\\(?:u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]{1,6}\}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}"
     r"|[\\/\"'`abfnrtv0]))"
@@ -43,16 +41,28 @@ _MARK: Final = 0xDC00
 """Added to the number of invalid UTF-8 bytes, to make a surrogate that stands for them."""
 
 
+# Compiled on first use: most texts have no escapes, and programs start sooner.
+_compile: Final = cache(re.compile)
+
+
 class _Kind(NamedTuple):
     sign: str
-    one: re.Pattern[str]
-    pattern: re.Pattern[str]
+    one_written: str
+    pattern_written: str
     """Finds escapes; its only group is the whole escape."""
     says: Callable[[str], str]
     end: Callable[[str, int], int] | None = None
     """Returns a safe place to cut at or before another; None: any end of an escape."""
     table: Callable[[str], _Table] | None = None
     """Returns the places of a piece; None: each escape is one."""
+
+    @property
+    def one(self) -> re.Pattern[str]:
+        return _compile(self.one_written)
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        return _compile(self.pattern_written)
 
     def parts(self, text: str, start: int) -> tuple[list[str], int]:
         """Return plain and escaped parts alternately from `start`, and their end."""
@@ -216,7 +226,7 @@ def _percent_end(text: str, end: int) -> int:
 
 
 def _percent_table(text: str) -> _Table:
-    parts = _PERCENT_BY_LETTER.split(text)
+    parts = _compile(_PERCENT_BY_LETTER).split(text)
     if all(map((3).__eq__, map(len, parts[1::2]))):
         sizes = [*map(len, parts)]
         sizes[1::2] = [1] * (len(sizes) // 2)
@@ -268,9 +278,7 @@ def _decode_backslash(escaped: str) -> str:
 _LONGEST: Final = 8
 """Most digits of one character."""
 _KINDS: Final = (
-    _Kind(
-        "%", re.compile("%[0-9A-Fa-f]{2}"), _PERCENT, _decode_percent, _percent_end, _percent_table
-    ),
+    _Kind("%", "%[0-9A-Fa-f]{2}", _PERCENT, _decode_percent, _percent_end, _percent_table),
     _Kind("&", _REFERENCE, _REFERENCE, _decode_reference),
     _Kind("\\", _BACKSLASH, _BACKSLASH, _decode_backslash),
 )
