@@ -158,6 +158,36 @@ async def test_what_has_no_database_to_go_to_is_tried_again(tmp_path: Path) -> N
     assert names.count("events_written_again") == 1
 
 
+async def test_where_more_come_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch has its time: what is written is not late because there is always one more."""
+    loop, timers, left = asyncio.get_running_loop(), list[asyncio.TimerHandle](), 9
+    async with Opened(tmp_path / "events.db") as opened:
+        write, begin = opened.storage._execute_statement, loop.call_later
+
+        async def publish_meanwhile(statement: str, rows: Any) -> Any:
+            nonlocal left
+            if left:
+                left -= 1
+                opened.publish()
+            assert [each.cancelled() for each in timers].count(False) == 1
+            return await write(statement, rows)
+
+        def note_timer(delay: float, callback: Any, *args: Any, **options: Any) -> Any:
+            timer = begin(delay, callback, *args, **options)
+            if callback == opened.storage._report_failure:
+                timers.append(timer)
+            return timer
+
+        monkeypatch.setattr(loop, "call_later", note_timer)
+        monkeypatch.setattr(opened.storage, "_execute_statement", publish_meanwhile)
+        opened.publish()
+        await opened.written()
+        monkeypatch.undo()
+    assert (left, len(timers)) == (0, 10)
+
+
 async def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While nothing can be written the oldest go, counted and told; numbers stay as they are."""
     monkeypatch.setattr(events, "_MOST_WAITING", 10)

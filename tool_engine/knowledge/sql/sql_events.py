@@ -352,7 +352,6 @@ class SQLEventStorage:
             await self._bell.wait()
             self._bell.clear()
             await self._wait_for_more(pause)
-            late = asyncio.get_running_loop().call_later(_PATIENCE, self._report_failure, _TOO_LATE)
             try:
                 await self._write_waiting()
                 pause = _INTERVAL
@@ -360,8 +359,6 @@ class SQLEventStorage:
                 self._report_failure(str(error))
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 self._bell.set()
-            finally:
-                late.cancel()
 
     def _report_failure(self, reason: str) -> None:
         """Says once that the database does not take events, or has not for too long."""
@@ -377,24 +374,33 @@ class SQLEventStorage:
             left -= _INTERVAL
 
     async def _write_waiting(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._waiting:
-            with self._lock:
-                batch = list(islice(self._waiting, _BATCH))
-            await self._look_for_file()
-            rows = await asyncio.to_thread(_make_rows, batch, self.process)
-            await self._execute_statement(_INSERT, rows)
-            self._unpruned += len(rows)
-            if self._unpruned >= min(_BATCH, self._max_events):
-                self._unpruned = 0
-                await self._prune_events()
-            with self._lock:
-                # What waited longest may have been let go meanwhile.
-                last = rows[-1]["sequence"]
-                while self._waiting and (self._waiting[0].sequence or 0) <= last:
-                    self._waiting.popleft()
-        if self.is_failing:
-            self.is_failing = False
-            _log.warning("events_written_again", dropped=self.dropped)
+            # For each batch: where more come all the time, there is always one to be written.
+            late = loop.call_later(_PATIENCE, self._report_failure, _TOO_LATE)
+            try:
+                await self._write_batch()
+            finally:
+                late.cancel()
+            if self.is_failing:
+                self.is_failing = False
+                _log.warning("events_written_again", dropped=self.dropped)
+
+    async def _write_batch(self) -> None:
+        with self._lock:
+            batch = list(islice(self._waiting, _BATCH))
+        await self._look_for_file()
+        rows = await asyncio.to_thread(_make_rows, batch, self.process)
+        await self._execute_statement(_INSERT, rows)
+        self._unpruned += len(rows)
+        if self._unpruned >= min(_BATCH, self._max_events):
+            self._unpruned = 0
+            await self._prune_events()
+        with self._lock:
+            # What waited longest may have been let go meanwhile.
+            last = rows[-1]["sequence"]
+            while self._waiting and (self._waiting[0].sequence or 0) <= last:
+                self._waiting.popleft()
 
     async def _prune_events(self) -> None:
         for time, sequence in await self._fetch_rows(_OLDEST_TO_KEEP, more=self._max_events - 1):
