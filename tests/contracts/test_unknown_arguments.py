@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 import tool_engine
-from tool_engine import ConfigurationError, ToolEngineError, ToolExecutionContext, ToolSubAgent
+from tool_engine import (
+    ConfigurationError,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolEngineError,
+    ToolExecutionContext,
+    ToolSubAgent,
+)
+from tool_engine.sources.combined_tools import CombinedTools
 
 GIVEN: Final = {
     *("AgentAnswer", "AgentEvent", "ApprovalRequest", "ConcurrencyMetrics", "ConcurrencySnapshot"),
@@ -75,3 +84,19 @@ def test_a_sub_agent_needs_an_engine(engine: Any) -> None:
     """As a session does."""
     with pytest.raises(ToolEngineError, match="a source must have get, list_all and execute"):
         ToolSubAgent("x", engine)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda engine: ToolSubAgent("x", engine),
+        lambda engine: tool_engine.ToolSession(engine, "s"),
+        lambda engine: CombinedTools({"one": engine}),
+    ],
+)
+async def test_a_class_is_no_engine(take: Any, tmp_path: Path) -> None:
+    """The parentheses were forgotten: that is said, and with them it is taken."""
+    with pytest.raises(ToolEngineError, match=r"got the class itself; write ToolEngine\(\)"):
+        take(ToolEngine)
+    async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
+        take(engine)

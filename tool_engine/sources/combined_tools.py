@@ -26,7 +26,7 @@ from tool_engine.model.group import ToolGroup
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
-from tool_engine.sources.foreign import as_source, has_methods
+from tool_engine.sources.foreign import as_source, describe_kind, has_methods
 from tool_engine.sources.naming import name_result
 from tool_engine.sources.tool_view import describe_origin, is_own_tool, renamed_group
 
@@ -87,7 +87,7 @@ class CombinedTools(Source):
             if not name or not has_methods(source, ("get", "list_all", "execute")):
                 raise ConfigurationError(
                     f"source {name!r} must have a name, and get, list_all and execute as a "
-                    f"ToolEngine has, got {type(source).__name__}"
+                    f"ToolEngine has, got {describe_kind(source)}"
                 )
         self._given = dict(sources)
         self._sources = {name: as_source(source) for name, source in sources.items()}

@@ -153,7 +153,7 @@ def check_source(found: ToolSource) -> Source:
     if not has_methods(found, _NEEDED):
         raise ConfigurationError(
             "a source must have get, list_all and execute as a ToolEngine has, got "
-            f"{type(found).__name__}"
+            f"{describe_kind(found)}"
         )
     return as_source(found)
 
@@ -167,14 +167,21 @@ def check_caller_of_tools(found: CallsTools) -> Source:
     if not has_methods(found, ("get", "execute")):
         raise ConfigurationError(
             f"engine must be a ToolEngine or something else with get(name) and execute(name, "
-            f"params, context), got {type(found).__name__}"
+            f"params, context), got {describe_kind(found)}"
         )
     return as_source(found)
 
 
 def has_methods(found: object, names: Sequence[str]) -> bool:
-    """Return True if an object has all these methods."""
-    return all(callable(getattr(found, each, None)) for each in names)
+    """Return True if an object has all these methods; those of a class have no object yet."""
+    are_there = all(callable(getattr(found, each, None)) for each in names)
+    return are_there and not isinstance(found, type)
+
+
+def describe_kind(found: object) -> str:
+    if isinstance(found, type):
+        return f"the class itself; write {found.__name__}(), with what it takes"
+    return type(found).__name__
 
 
 def _takes_timeout(execute: Any) -> bool:
