@@ -37,7 +37,8 @@ UNINSTALL = "protocols/registry.py: uninstall all but one, or make the object yo
 ITSELF = "session/deferral.py: call the one that is meant itself"
 OPEN = "session/deferral.py: the request stays open"
 TAKES = "session/variables/variable_definitions.py: … takes …"
-TRIED = {FORMATS, OBJECT, UNINSTALL, ITSELF, OPEN, TAKES}
+TASK = "session/tools.py: let the program start it with engine.start"
+TRIED = {FORMATS, OBJECT, UNINSTALL, ITSELF, OPEN, TAKES, TASK}
 
 
 @pytest.fixture
@@ -47,6 +48,16 @@ def tools(tmp_path: Path) -> ToolEngine:
     engine = ToolEngine(ToolEngineConfig(str(tmp_path / "tools"), auto_reload=False))
     engine.register_tool({**HEAD, "effect": "read"}, lambda: 1)
     return engine
+
+
+async def test_a_tool_that_runs_only_as_a_task(tools: ToolEngine) -> None:
+    """The program starts it, and has its result."""
+    tools.register_tool({**HEAD, "name": "later", "background": "required"}, lambda: 2)
+    async with tools:
+        refused = await ToolSession(tools, "s").execute("later", {})
+        assert names_cure(TASK, refused.error or ""), refused.error
+        task = await tools.start("later", {})
+        assert (await task.wait(30)).output == {"result": 2}
 
 
 def test_formats(tools: ToolEngine) -> None:
