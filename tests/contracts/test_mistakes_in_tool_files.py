@@ -115,6 +115,44 @@ MISTAKES: list[Row] = [
         [":6:8: entry: expected a mapping", "write a mapping, of type"],
         RIGHT,
     ),
+    # Words of other formats
+    (
+        f"{RIGHT}required: [q]\n",
+        [":7:1: required: ", "write required: true into each parameter that a call must have"],
+        RIGHT,
+    ),
+    (
+        RIGHT.replace("required: true", "optional: true"),
+        [":5:29: parameters[0].optional: ", "leave it out: a parameter is needed only where"],
+        RIGHT.replace("required: true, ", ""),
+    ),
+    (
+        f"{NAMES}properties: {{q: {{type: string}}}}\n{ECHO}",
+        [":4:1: properties: ", "did you mean 'parameters'"],
+        f"{NAMES}parameters: {{type: object, properties: {{q: {{type: string}}}}}}\n{ECHO}",
+    ),
+    (
+        f"function:\n  name: said\n{RIGHT}",
+        [":1:1: function: ", "write what it holds at the top of the definition"],
+        RIGHT,
+    ),
+    *[
+        (RIGHT.replace("type: string", f"type: {word}"),
+         [":5:21: parameters[0].type: ", f"did you mean '{meant}'"],
+         RIGHT.replace("type: string", f"type: {meant}"))
+        for word, meant in (("date", "string"), ("float", "number"), ("list", "array"),
+                            ("Dict", "object"))
+    ],
+    (
+        http(f'"{SITE}/x"', ', params: {q: "{q}"}'),
+        ["entry.request.params: ", "did you mean 'query'"],
+        http(f'"{SITE}/x"', ', query: {q: "{q}"}'),
+    ),
+    (
+        http(f'"{SITE}/x"', ', method: POST, data: {q: "{q}"}'),
+        ["entry.request.data: ", "did you mean 'json'"],
+        http(f'"{SITE}/x"', ', method: POST, json: {q: "{q}"}'),
+    ),
     # Places for parameters, as other programs write them
     *[
         (http(f'"{SITE}/x"', f', query: {{q: "{form}"}}'),
@@ -216,3 +254,15 @@ def test_a_file_that_is_not_read_beside_others(
     assert "rename it to 'said.yaml'" in capsys.readouterr().err
     assert run(["list"]) == 0
     assert not capsys.readouterr().err
+
+
+def test_a_place_in_what_cannot_be_read(tools: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is no second mistake: with the first one mended, it is used."""
+    wrong = http('"https://me:word@api.example.com/{q}"')
+    (tools / "said.yaml").write_text(wrong)
+    assert run(["validate"]) == 1
+    said = capsys.readouterr().out
+    assert "without user name" in said
+    assert "never uses" not in said
+    (tools / "said.yaml").write_text(wrong.replace("me:word@", ""))
+    assert run(["validate"]) == 0

@@ -38,7 +38,8 @@ _OTHER_NAMES: Final = {
     **dict.fromkeys(("uri", "endpoint", "base_url"), "url"),
     **dict.fromkeys(("command", "cmd"), "argv"),
     **dict.fromkeys(("executor", "function", "func", "callable"), "handler"),
-    "body": "json",
+    **dict.fromkeys(("body", "data", "payload"), "json"),
+    "properties": "parameters",
 }
 """Words of other formats -> the key that says it here, perhaps in another mapping."""
 _HANDLERS: Final = {
@@ -57,6 +58,20 @@ _TYPES: Final = {
     **dict.fromkeys(("js", "node"), "javascript"),
     **dict.fromkeys(("steps", "pipeline", "chain"), "workflow"),
 }
+_IN_REQUESTS: Final = {"params": "query", "query_params": "query", "authorization": "auth"}
+_VALUE_TYPES: Final = {
+    **dict.fromkeys(("text", "date", "datetime", "time", "uuid", "email", "url"), "string"),
+    **dict.fromkeys(("float", "double", "decimal"), "number"),
+    **dict.fromkeys(("list", "tuple", "set"), "array"),
+    **dict.fromkeys(("dict", "map", "mapping", "json"), "object"),
+}
+"""A word of a language or of a database -> the type of a parameter."""
+_KEY_CURES: Final = {
+    "required": "write required: true into each parameter that a call must have",
+    "optional": "leave it out: a parameter is needed only where it says required: true",
+    "function": "write what it holds at the top of the definition, and leave out type: function",
+}
+"""A key of other formats that has no place here -> what is written instead."""
 _LONGEST_CURE: Final = 1_000
 _ARGS: Final = "args"
 _COMMAND_LINES: Final = ("argv", _ARGS)
@@ -70,8 +85,14 @@ _WORDS: Final = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y
 
 def meant_key(key: str, known: Iterable[str]) -> str:
     listed = list(known)
-    habit = meant_word(key)
-    return habit if habit in listed else find_nearest(key, listed)
+    for habit in (meant_word(key), _IN_REQUESTS.get(key)):
+        if habit in listed:
+            return str(habit)
+    return find_nearest(key, listed)
+
+
+def key_cure(key: str) -> str:
+    return _KEY_CURES.get(key, "")
 
 
 def meant_word(key: str) -> str:
@@ -81,6 +102,10 @@ def meant_word(key: str) -> str:
 
 def meant_type(value: str) -> str:
     return _TYPES.get(value.lower(), "")
+
+
+def meant_value_type(value: str) -> str:
+    return _VALUE_TYPES.get(value.lower(), "")
 
 
 def entry_type_cure(value: str, types: Iterable[str]) -> str:

@@ -25,9 +25,11 @@ from tool_engine.catalog.definition.foreign_words import (
     are_definitions,
     entry_type_cure,
     is_root_schema,
+    key_cure,
     list_cure,
     meant_key,
     meant_type,
+    meant_value_type,
     meant_word,
     schema_cure,
 )
@@ -59,6 +61,7 @@ _KIND_NAMES: Final = {
     "object": "a mapping",
     "null": "null",
 }
+_DEFINITION: Final = "a mapping with name, description, …"
 _ENTRY_TYPE: Final = ("entry", "type")
 _BOOLEAN_WORDS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 # Read at import: the first definition may come from code on the event loop.
@@ -79,10 +82,9 @@ def structure_faults(definition: Any) -> list[Fault]:
     if _compile_validator().is_valid(definition):
         return []
     if not isinstance(definition, dict):
-        expected, got = "a mapping with name, description, …", describe_value(definition)
-        message = f"a definition is {expected}; got {got}"
-        cure = DOCUMENTS if isinstance(definition, list) else ""
-        return [Fault((), message, expected=expected, got=got, cure=cure)]
+        got, cure = describe_value(definition), DOCUMENTS if isinstance(definition, list) else ""
+        message = f"a definition is {_DEFINITION}; got {got}"
+        return [Fault((), message, expected=_DEFINITION, got=got, cure=cure)]
     faults: dict[Fault, None] = {}
     for error in islice(_compile_validator().iter_errors(definition), MAX_PROBLEMS):
         faults.update(dict.fromkeys(_explain_error(error, definition)))
@@ -117,8 +119,7 @@ def _list_faults(
         return [Fault(("returns",), "output and returns say the same", at_key=True, cure=cure)]
     if keyword == "propertyNames":
         return [_wrong_name(path, error)]
-    fault = _EXPLAINED.get(keyword, _other_fault)(path, error)
-    return [fault]
+    return [_EXPLAINED.get(keyword, _other_fault)(path, error)]
 
 
 def _unknown_keys(
@@ -147,8 +148,7 @@ def _unknown_keys(
             cure = "add kind: group if this is a group of tools, or remove it"
             if key == "tools" and are_definitions(definition[key]):
                 cure = DOCUMENTS
-            message = f"{key} is a key of groups"
-            yield Fault((key,), message, at_key=True, cure=cure, key="kind")
+            yield Fault((key,), f"{key} is a key of groups", at_key=True, cure=cure, key="kind")
             continue
         # What is a key elsewhere was meant more likely than one that is written alike.
         if key not in near and (places := _find_places(key, path, definition)):
@@ -164,7 +164,7 @@ def _unknown_keys(
             expected=f"one of {', '.join(known)}",
             got=f"the key {key[:80]!r}",
             nearest=near,
-            cure="" if near else listing,
+            cure="" if near else key_cure(key) or listing,
             key=near,
         )
 
@@ -246,8 +246,8 @@ def _inapplicable_fault(path: Path, definition: Any) -> Fault:
     kind = owner.get("type", "any")
     if "type" not in owner:
         return Fault(path, f"{key} needs a type", at_key=True, cure="add one beside it")
-    rules = RULES_BY_TYPE[kind]
-    cure = f"the rules for it are {', '.join(rules)}" if rules else "it has no rules"
+    rules = ", ".join(RULES_BY_TYPE[kind])
+    cure = f"the rules for it are {rules}" if rules else "it has no rules"
     return Fault(path, f"{key} does not apply to the type {kind}", at_key=True, cure=cure)
 
 
@@ -338,7 +338,8 @@ def _wrong_choice(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
 
 
 def _meant_word(value: str, options: list[str], path: Path) -> str:
-    return (meant_type(value) if path == _ENTRY_TYPE else "") or find_nearest(value, options)
+    meant = meant_type(value) if path == _ENTRY_TYPE else meant_value_type(value)
+    return meant if meant in options else find_nearest(value, options)
 
 
 def _wrong_form(path: Path, error: jsonschema_rs.ValidationError) -> Fault:

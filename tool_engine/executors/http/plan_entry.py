@@ -257,8 +257,11 @@ class _PlanReader:
 
     def _check_unused(self, request: Mapping[str, Any]) -> None:
         forms = {} if self._used.issuperset(self._parameters) else find_foreign_forms(request)
+        has_problems = bool(self._reader.problems)
         for name in self._parameters:
-            if name not in self._used:
+            # A place in what could not be read is there once that is mended.
+            is_unread = has_problems and forms.get(name) == f"{{{name}}}"
+            if name not in self._used and not is_unread:
                 where = f"in place of {forms[name]}" if name in forms else "somewhere"
                 self._problem(
                     "entry.request",
