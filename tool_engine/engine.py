@@ -469,7 +469,7 @@ class ToolEngine(
         Args:
             format_name: `openai`, `openai_responses`, `anthropic`, `gemini` or `mcp`.
             names: The tools; None: all that are enabled (status testing or published). Those for
-                code only are left out of both.
+                code only, and those that run only as a task, are left out of both.
 
         Raises:
             ConfigurationError: The format is unknown, or `names` is no list of names.

@@ -204,7 +204,7 @@ class RowMaker:
             result.decode() if result_hash is None else None,
             result_hash,
             whole_hash,
-            plain_text(entry.decided_by),
+            texts[entry.decided_by],
         )
 
     def _encode_shown(
