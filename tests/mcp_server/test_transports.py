@@ -367,6 +367,70 @@ async def test_a_session_is_of_one_principal(engine: ToolEngine, tmp_path: Path)
     assert statuses == {"ann": [202, 200, 202], "bob": [404] * 5}
 
 
+async def test_an_answer_is_of_the_session_that_was_asked(
+    engine: ToolEngine, tmp_path: Path
+) -> None:
+    """A yes in another session, of the same principal or of another one, allows nothing, nor does
+    one to a question that was not put."""
+
+    @engine.tool(permission={"execution": "ask_always", "client_may_answer": True})
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    file = write_tokens(tmp_path / "tokens.yaml", ann="secret-a", bob="secret-b")
+    about: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}}
+    about["clientInfo"] = {"name": "test", "version": "1"}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "pay"}}
+    server = MCPServer(engine, approvals="client")
+    async with (
+        serving(engine, server, token_file=file) as url,
+        aiohttp.ClientSession() as http,
+    ):
+
+        async def join(token: str) -> dict[str, str]:
+            said = {key: HEADERS[key] for key in ("Content-Type", "Accept")}
+            said["Authorization"] = f"Bearer {token}"
+            async with http.post(url, json=begin, headers=said) as response:
+                said["Mcp-Session-Id"] = response.headers["Mcp-Session-Id"]
+            await send(said, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+            return said
+
+        async def send(headers: dict[str, str], body: Any) -> int:
+            async with http.post(url, json=body, headers=headers) as response:
+                return response.status
+
+        ann, again, bob = [await join(f"secret-{each}") for each in "aab"]
+        async with http.post(url, json=asked, headers=ann) as answers:
+            question = await read_message(answers)
+            assert question["method"] == "elicitation/create"
+            yes = {"action": "accept", "content": {"allow": True}}
+            no = {"action": "accept", "content": {"allow": False}}
+            answer = {"jsonrpc": "2.0", "id": question["id"], "result": yes}
+            for other in (again, bob, {**bob, "Mcp-Session-Id": ann["Mcp-Session-Id"]}):
+                await send(other, answer)
+            for number in ("x", question["id"] + 1, str(question["id"])[::-1] + "9"):
+                await send(ann, {**answer, "id": number})
+            assert await send(ann, {**answer, "result": no}) == 202
+            ended = await read_message(answers)
+
+    assert "did not allow this call" in str(ended["result"]["content"])
+    (record,) = await engine.query_call_records()
+    assert (record.error_type, record.decided_by) == ("execution_rejected", "mcp-client:ann")
+
+
+async def read_message(answers: aiohttp.ClientResponse) -> Any:
+    """The next message of a stream that is no notice."""
+    while True:
+        line = await answers.content.readline()
+        assert line, "the stream has ended"
+        if line.startswith(b"data: {"):
+            message = json.loads(line[len(b"data: ") :])
+            if "id" in message:
+                return message
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
