@@ -75,7 +75,7 @@ def test_each_page_is_as_the_protocol_has_it(definitions: list[dict[str, Any]]) 
         with contextlib.suppress(DefinitionError):
             engine.register_tool({**each, "name": f"tool_{number}"}, lambda **_: None)
             taken.append(f"tool_{number}")
-    page = MCPServer(engine)._write_page(None, takes_tasks=True)
+    page = MCPServer(engine)._write_page(None)
     assert [each["name"] for each in page["tools"]] == sorted(taken)
     assert json.loads(json.dumps(page, allow_nan=False).encode()) == page
     assert serialize_server_result("tools/list", VERSION, page) == page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +17,7 @@ from tool_engine.mcp_server.asking import ClientRequest, answer_request
 from tool_engine.mcp_server.consenting import REFUSE
 from tool_engine.mcp_server.finding import CALL_TOOL, Finder, show_listing
 from tool_engine.mcp_server.holding import HeldCalls
-from tool_engine.mcp_server.identity import Principal, find_principal
+from tool_engine.mcp_server.identity import Principal, find_principal, sees_tasks
 from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import Listing
 from tool_engine.mcp_server.long_answers import is_long, write_long
@@ -115,18 +115,17 @@ class ClientCalls:
         Raises:
             MCPError: There is no such tool, or the client carries what cannot be taken.
         """
-        takes_tasks = self.takes_tasks(ctx)
-        meant = await self._find_meant(params, takes_tasks=takes_tasks)
+        meant = await self._find_meant(params)
         if isinstance(meant, ToolExecutionResult):
             own = None if self._finder is None else self._finder.get(params.name)
             return write_result(meant, own, is_modern=_is_modern(ctx))
-        if not (meant.tool.is_offered or takes_tasks):
+        if not (meant.tool.is_offered or sees_tasks.get()):
             return await self._refuse_client(ctx, meant)
         request, carried = self.make_request(ctx, params, meant.tool.definition_hash)
         result: ToolExecutionResult | dict[str, Any] | None
         if carried.held is not None:
             request, result = await self._held.go_on(carried.held, request)
-        elif takes_tasks and self.tasks is not None and self._may_be_task(meant.tool):
+        elif sees_tasks.get() and self.tasks is not None and self._may_be_task(meant.tool):
             result = await self._run_task(self.tasks, meant, request)
             if isinstance(result, dict):
                 return result
@@ -153,17 +152,21 @@ class ClientCalls:
                 written["content"].append(link)
         return written
 
-    def takes_tasks(self, ctx: Any) -> bool:
-        """Return True if the client of a request can get a task here."""
-        return self.tasks is not None and takes_tasks(ctx)
+    async def note_tasks(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Note whether the client of a request can get a task here: a middleware of the SDK."""
+        before = sees_tasks.set(self.tasks is not None and takes_tasks(ctx))
+        try:
+            return await call_next(ctx)
+        finally:
+            sees_tasks.reset(before)
 
     async def _find_meant(
-        self, params: types.CallToolRequestParams, *, takes_tasks: bool
+        self, params: types.CallToolRequestParams
     ) -> _Meant | ToolExecutionResult:
         name = params.name
         arguments: Mapping[str, Any] = params.arguments or {}
         if self._finder is not None and name == SEARCH_TOOLS:
-            return await self._finder.search(arguments, takes_tasks=takes_tasks)
+            return await self._finder.search(arguments)
         if self._finder is not None and name == CALL_TOOL:
             found = self._finder.read_call(arguments)
             if isinstance(found, ToolExecutionResult):
@@ -171,7 +174,7 @@ class ClientCalls:
             name, arguments = found
         tool = self._listing.find(name)
         if tool is None:
-            near = ", ".join(map(repr, self._listing.find_near(name, takes_tasks=takes_tasks)))
+            near = ", ".join(map(repr, self._listing.find_near(name)))
             hint = f"; did you mean {near}?" if near else ""
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {name[:128]!r}{hint}")
         return _Meant(tool, arguments)
@@ -219,8 +222,7 @@ class ClientCalls:
         context = self._make_context(request.ctx)
         is_heard = False
         try:
-            takes_tasks = self.takes_tasks(request.ctx)
-            with answer_request(request), show_listing(self._listing, takes_tasks=takes_tasks):
+            with answer_request(request), show_listing(self._listing):
                 result: ToolExecutionResult = await self._engine.execute(
                     meant.tool.name,
                     meant.arguments,

@@ -109,16 +109,14 @@ class Finder:
         """Return one of the two tools; None: the name means another."""
         return self._tools.get(name)
 
-    def read_page(self, cursor: str | None, *, is_modern: bool, takes_tasks: bool) -> Page:
+    def read_page(self, cursor: str | None, *, is_modern: bool) -> Page:
         """Return the one page of the list; see `Listing.read_page`."""
-        del is_modern, takes_tasks
+        del is_modern
         if cursor is not None:
             raise BadCursorError(f"no page ended with the cursor {cursor[:80]!r}")
         return self._page
 
-    async def search(
-        self, arguments: Mapping[str, Any] | None, *, takes_tasks: bool
-    ) -> ToolExecutionResult:
+    async def search(self, arguments: Mapping[str, Any] | None) -> ToolExecutionResult:
         """Return the tools that fit, as the result of `search_tools`.
 
         A look-up like the list: it takes no slot, and never waits behind calls.
@@ -127,7 +125,7 @@ class Finder:
         if isinstance(checked, ToolExecutionResult):
             return checked
         tool = self._tools[SEARCH_TOOLS]
-        with show_listing(self._listing, takes_tasks=takes_tasks):
+        with show_listing(self._listing):
             found = await self._searcher.execute(tool, checked, ToolExecutionContext())
         return ToolExecutionResult(is_success=True, tool_name=SEARCH_TOOLS, output=found)
 
@@ -164,9 +162,9 @@ def list_shown(listing: Listing) -> None:
 
 
 @contextmanager
-def show_listing(listing: Listing, *, takes_tasks: bool) -> Iterator[None]:
-    """Let searches inside find only the tools that a client sees."""
-    before = shown_here.set(listing.show_tool if takes_tasks else listing.show_plain_tool)
+def show_listing(listing: Listing) -> Iterator[None]:
+    """Let searches inside find only the tools that clients see."""
+    before = shown_here.set(listing.show_tool)
     try:
         yield
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 from tool_engine.errors import ConfigurationError
 
 _ALL: Final = ("*",)
+sees_tasks: Final[ContextVar[bool]] = ContextVar("sees_tasks", default=True)
+"""Whether the client of this request sees the tools that run only as a task."""
 
 
 def connection_of(session: Any) -> Any:

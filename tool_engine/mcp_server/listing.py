@@ -8,14 +8,13 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
 from tool_engine.interfaces.source import Source, find_for_model
-from tool_engine.mcp_server.identity import find_patterns
+from tool_engine.mcp_server.identity import find_patterns, sees_tasks
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.group import ToolGroup, members_of_all
@@ -59,8 +58,6 @@ class _Listed:
         known.with_tasks = True
         self.tools = {known.sent_name(tool.name): tool for tool in known.learn(tools)}
         self.names = sorted(self.tools)
-        self.plain_names = [each for each in self.names if self.tools[each].is_offered]
-        """Those of tools that need no task."""
         self._groups: dict[str, ShownGroup] | None = None
 
     def find_groups(self, groups: Mapping[str, ToolGroup]) -> dict[str, ShownGroup]:
@@ -97,17 +94,10 @@ class PageCache:
     Args:
         engine: Whose tools the pages have.
         write_page: Returns a page as it stands on the wire of 2026-07-28.
-        takes_tasks: Returns whether the client of a request takes tasks.
     """
 
-    def __init__(
-        self,
-        engine: Source,
-        write_page: Callable[..., Any],
-        takes_tasks: Callable[[Any], bool],
-    ) -> None:
+    def __init__(self, engine: Source, write_page: Callable[[str | None], Any]) -> None:
         self._engine = engine
-        self._takes_tasks = takes_tasks
         self._write_page = write_page
         self._generation: object = None
         self._pages: OrderedDict[Any, Any] = OrderedDict()
@@ -122,13 +112,11 @@ class PageCache:
         if generation is None or generation != self._generation:
             self._pages.clear()
             self._generation = generation
-        takes_tasks = self._takes_tasks(ctx)
-        key = ctx.protocol_version, cursor, find_patterns(), takes_tasks
+        key = ctx.protocol_version, cursor, find_patterns(), sees_tasks.get()
         page = self._pages.get(key)
         if page is None:
             is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-            write = partial(self._write_page, cursor, takes_tasks=takes_tasks)
-            page = write() if is_modern else await call_next(ctx)
+            page = self._write_page(cursor) if is_modern else await call_next(ctx)
             if generation is not None and generation == self._engine.generation:
                 keep_newest(self._pages, key, page, _MOST_PAGES)
         # The envelope is the SDK's to write into, what it holds is not.
@@ -148,10 +136,11 @@ class Listing:
         self._engine = engine
         self._selection = selection
         self._page_size = page_size
-        self._made: OrderedDict[tuple[str, ...], _Listed] = OrderedDict()
-        """By the patterns of the tools that a client may use."""
+        self._made: OrderedDict[tuple[tuple[str, ...], bool], _Listed] = OrderedDict()
+        """By the patterns of the tools that a client may use, and whether it sees those that run
+        only as a task."""
 
-    def read_page(self, cursor: str | None, *, is_modern: bool, takes_tasks: bool) -> Page:
+    def read_page(self, cursor: str | None, *, is_modern: bool) -> Page:
         """Return a page of the list.
 
         The list has a fixed order, so a page after a reload goes on after the same name.
@@ -159,22 +148,23 @@ class Listing:
         Args:
             cursor: What the page before ended with; None: the first page.
             is_modern: Whether the client takes outputs that are no objects.
-            takes_tasks: Whether it takes tasks: other clients cannot call what runs only as one.
 
         Raises:
             BadCursorError: No page ended with the cursor.
         """
         listed = self._list_now()
-        known = listed.names if takes_tasks else listed.plain_names
-        first = 0 if cursor is None else bisect_right(known, _read_cursor(cursor))
-        names = known[first : first + self._page_size]
-        is_last = first + self._page_size >= len(known)
+        first = 0 if cursor is None else bisect_right(listed.names, _read_cursor(cursor))
+        names = listed.names[first : first + self._page_size]
+        is_last = first + self._page_size >= len(listed.names)
         shown = listed.describe(names, is_modern=is_modern)
         return Page(shown, None if is_last else _make_cursor(names[-1]))
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool that a client's name or an alias means, if it is shown."""
-        listed = self._list_now()
+        """Return the tool that a client's name or an alias means, if it is shown.
+
+        Also one that runs only as a task, to a client that does not see it: it hears what it lacks.
+        """
+        listed = self._list_now(with_tasks=True)
         if (known := listed.tools.get(name)) is not None:
             return known
         meant = find_for_model(self._engine, name)
@@ -188,10 +178,6 @@ class Listing:
             return None
         name, shown = found
         return shown if name == shown.name else replace(shown, name=name)
-
-    def show_plain_tool(self, tool: Tool) -> Tool | None:
-        """Return what `show_tool` does, for a client that takes no tasks."""
-        return self.show_tool(tool) if tool.is_offered else None
 
     def shows_gone(self, name: str) -> bool:
         """Return True if a tool that is there no more was shown for sure."""
@@ -215,23 +201,25 @@ class Listing:
     def list_names(self) -> list[str]:
         return self._list_now().names
 
-    def find_near(self, name: str, *, takes_tasks: bool) -> list[str]:
+    def find_near(self, name: str) -> list[str]:
         """Return the names that are most like an unknown one."""
-        listed = self._list_now()
-        known = listed.names if takes_tasks else listed.plain_names
-        return find_near(name[:_LONGEST_NAME], known, _MOST_NEAR)
+        return find_near(name[:_LONGEST_NAME], self._list_now().names, _MOST_NEAR)
 
-    def _list_now(self) -> _Listed:
+    def _list_now(self, *, with_tasks: bool = False) -> _Listed:
         generation = self._engine.generation
-        patterns = find_patterns()
-        made = self._made.get(patterns)
+        key = patterns, with_tasks = find_patterns(), with_tasks or sees_tasks.get()
+        made = self._made.get(key)
         if made is None or made.generation != generation:
-            made = self._list_tools(generation, patterns)
-            keep_newest(self._made, patterns, made, _MOST_PAGES)
+            made = self._list_tools(generation, patterns, with_tasks=with_tasks)
+            keep_newest(self._made, key, made, _MOST_PAGES)
         return made
 
-    def _list_tools(self, generation: object, patterns: tuple[str, ...]) -> _Listed:
+    def _list_tools(
+        self, generation: object, patterns: tuple[str, ...], *, with_tasks: bool
+    ) -> _Listed:
         shown = [tool for tool in self._engine.list_all() if tool.is_enabled]
+        if not with_tasks:
+            shown = [tool for tool in shown if tool.is_offered]
         # Of ten thousand tools each question takes a millisecond.
         if not self._selection.is_all:
             shown = list(filter(self._is_picked, shown))

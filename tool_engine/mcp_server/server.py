@@ -211,8 +211,9 @@ class MCPServer:
             server.add_request_handler("tasks/cancel", TaskParams, tasks.cancel)
         server.middleware += [
             self._note_connection,
+            self._calls.note_tasks,
             RequestStateBoundary(seal, default_audience=name),
-            PageCache(self._engine, self._write_page, self._calls.takes_tasks),
+            PageCache(self._engine, self._write_page),
             send_readable,
             WrongParams(server),
         ]
@@ -443,18 +444,12 @@ class MCPServer:
         ctx: ServerRequestContext[str | None, Any],
         params: types.PaginatedRequestParams | None,
     ) -> Any:
-        cursor, takes_tasks = (
-            None if params is None else params.cursor,
-            self._calls.takes_tasks(ctx),
-        )
-        return self._read_page(cursor, is_modern=_is_modern(ctx), takes_tasks=takes_tasks)
+        return self._read_page(None if params is None else params.cursor, is_modern=_is_modern(ctx))
 
-    def _read_page(
-        self, cursor: str | None, *, is_modern: bool, takes_tasks: bool
-    ) -> dict[str, Any]:
+    def _read_page(self, cursor: str | None, *, is_modern: bool) -> dict[str, Any]:
         listed = self._listing if self._finder is None else self._finder
         try:
-            page = listed.read_page(cursor, is_modern=is_modern, takes_tasks=takes_tasks)
+            page = listed.read_page(cursor, is_modern=is_modern)
         except BadCursorError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         found: dict[str, Any] = {"tools": page.tools, "resultType": "complete"}
@@ -462,12 +457,12 @@ class MCPServer:
             found["nextCursor"] = page.next_cursor
         return found
 
-    def _write_page(self, cursor: str | None, *, takes_tasks: bool) -> dict[str, Any]:
+    def _write_page(self, cursor: str | None) -> dict[str, Any]:
         hint = _HOLDS["tools/list"]
         return {
             "ttlMs": hint.ttl_ms,
             "cacheScope": hint.scope,
-            **self._read_page(cursor, is_modern=True, takes_tasks=takes_tasks),
+            **self._read_page(cursor, is_modern=True),
             "_meta": {types.SERVER_INFO_META_KEY: self._server.server_info_stamp},
         }
 

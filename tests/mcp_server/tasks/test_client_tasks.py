@@ -458,7 +458,9 @@ async def names_of(client: Client) -> list[str]:
 
 
 async def test_each_client_sees_what_it_can_call(engine: ToolEngine) -> None:
-    """Clients of one server, that ask in turns: pages, searches and near names."""
+    """Clients of one server, that ask in turns: pages, rules, searches and near names."""
+    rules = "Use {{tools}}.\n{{if report}}Report once."
+    engine.register_group({"name": "work", "tools": ["add", "report"], "rules": rules})
     lists = MCPServer(engine, task_after=SOON, page_size=2)
     finds = MCPServer(engine, task_after=SOON, mode="search")
     plain: Any = {"mode": "2026-07-28"}
@@ -466,6 +468,12 @@ async def test_each_client_sees_what_it_can_call(engine: ToolEngine) -> None:
         async with connect(lists) as client, Client(lists._server, **plain) as other:
             assert await names_of(client) == ["add", "ask", "break_off", "report"]
             assert await names_of(other) == ["add", "ask", "break_off"]
+            for each, said in (
+                (client, "Use `add`, `report`.\nReport once."),
+                (other, "Use `add`."),
+            ):
+                message: Any = (await each.get_prompt("work.rules")).messages[0]
+                assert message.content.text == said
             with pytest.raises(MCPError, match="did you mean 'report'"):
                 await client.call_tool("reports", {})
             with pytest.raises(MCPError, match=r"Unknown tool: 'reports'$"):
