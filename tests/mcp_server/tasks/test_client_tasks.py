@@ -761,7 +761,9 @@ async def test_a_client_consents_to_what_its_task_does(
             }
             await send(client, "tasks/update", task_id, input_responses=answers)
             ended = await until_over(client, task_id)
+        kept = {each.tool_name: each.decided_by for each in await engine.query_call_records()}
 
+    assert kept == {"pay": "mcp-client", "shop": None}
     (question,) = asks["inputRequests"].values()
     assert "amount: 3" in question["params"]["message"]
     text = ended["result"]["content"][0]["text"]
