@@ -49,8 +49,14 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "starts that are over count as long as all are idle",
         SHARED_ROW,
-        " or state.has_ended(now):\n",
-        ":\n",
+        " or state.has_ended(now)",
+        "",
+    ),
+    _mutate(
+        "where the clock of the database was set back, a moment lasts for hours",
+        COORDINATOR,
+        "        return self.said_at - now - self.doubt > self.ttl / 3\n",
+        "        return False\n",
     ),
     _mutate(
         "a shared rate does not say when it lets the next call through",

@@ -120,7 +120,7 @@ class World:
         self.by_life: dict[str, Process] = {}
         self.sessions: set[str] = set()
         self.counts: Counter[str] = Counter()
-        self.is_up, self.is_calm = True, False
+        self.is_up, self.is_calm, self.back = True, False, 0.0
         for _ in range(setting.processes):
             self.add_process()
         self.after(0.5, self.save_later)
@@ -479,7 +479,7 @@ class World:
         process.beats += 1
         looks = message.looks and is_to_look(process.beats, len(self.coordinator.lives))
         sessions = frozenset(self.sessions) if looks else None
-        answer = answer_idle(self.coordinator, message, self.now, sessions)
+        answer = answer_idle(self.coordinator, message, self.told_now, sessions)
         self.counts["unwritten"] += answer is not None
         return answer
 
@@ -493,7 +493,7 @@ class World:
             return answer
         looks = isinstance(message, Sync) and message.looks
         sessions = frozenset(self.sessions) if looks else frozenset()
-        outcome = self.coordinator.hear(message, self.now, sessions)
+        outcome = self.coordinator.hear(message, self.told_now, sessions)
         if self.coordinator.limits != known:
             self.ledger.adopt(self.coordinator.limits)
         self.ledger.define(self.coordinator.books.defined, self.coordinator.breakers)
@@ -591,10 +591,20 @@ class World:
                 self.change_limits: 1,
                 self.redefine: 1,
                 self.pause: 0.5,
+                self.set_clock_back: 0.3,
             }
             kind = self.chance.choices(list(kinds), list(kinds.values()))[0]
             self.counts[kind.__name__] += 1
             kind(process)
+
+    @property
+    def told_now(self) -> float:
+        """What the clock of the database says."""
+        return self.now - self.back
+
+    def set_clock_back(self, _: Process) -> None:
+        """An operator sets the clock of the database."""
+        self.back += self.chance.choice((1.0, 60.0, 3600.0))
 
     def kill(self, process: Process) -> None:
         process.is_dead = True
@@ -646,7 +656,7 @@ class World:
             life = kept.life
             entries = self.coordinator.lives[life].entries if life in self.coordinator.lives else {}
             granted = {(life, number) for number, each in entries.items() if each.is_granted}
-            notes = self.coordinator.renew(kept, self.now)
+            notes = self.coordinator.renew(kept, self.told_now)
             for note in notes or ():
                 self.notify(note)
             if notes is not None:
@@ -691,7 +701,7 @@ class World:
         if self.is_up:
             return
         self.is_up = True
-        self.coordinator.restart(self.now)
+        self.coordinator.restart(self.told_now)
         self.saved = self.coordinator.save()
         for life in self.coordinator.lives:
             process = self.by_life[life]

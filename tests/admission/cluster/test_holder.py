@@ -513,3 +513,32 @@ def test_a_grant_that_was_never_heard_of_is_not_held() -> None:
     a.on_connection_lost(0.15)
     pair.do(a, a.on_connected(0.2), 0.2)
     assert state.books.used == {}
+
+
+def test_a_clock_that_is_set_back_makes_no_moment_last_for_hours() -> None:
+    """A pause, the starts of a rate, a lease and a breaker last as long as they would have."""
+    limits = ClusterLimits(
+        1,
+        buckets={"ai": 2},
+        rates={"ai": ToolRate(1, 5.0)},
+        breakers={"llm": BreakerPolicy(1, 5.0)},
+    )
+    pair = Pair("a", "b", limits=limits)
+    a, b = pair.holders["a"], pair.holders["b"]
+    state, rate = pair.coordinator, "rate:ai"
+    pair.do(a, a.ask(1, {AI: 1, rate: 1}, 100.0), 100.0)
+    pair.do(a, a.pause(AI, 2.0, 100.0), 100.0)
+    pair.do(b, b.trip("llm", 100.0), 100.0)
+    pair.do(a, a.tick(103.0), 103.0)
+    before = {name: life.expires for name, life in state.lives.items()}
+    hello = Hello("c", "c", 1, True, limits)
+    state.hear(hello, 103.0 - 3600.0)
+    for name, expires in before.items():
+        assert state.lives[name].expires == pytest.approx(expires - 3600.0)
+    assert state.breakers["llm"].opens_at == pytest.approx(105.0 - 3600.0)
+    assert state.books.find_delay(rate, 103.0 - 3600.0) <= 5.0
+    assert max(state.paused.values(), default=0.0) <= 102.0
+    # A reading that is too low by less than it may be is no step.
+    state.doubt = 50.0
+    state.hear(Sync("c", 2, pauses={AI: 1.0}), 103.0 - 3640.0)
+    assert state.lives["a.1"].expires == pytest.approx(before["a.1"] - 3600.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections import defaultdict
 from typing import Any, Protocol
@@ -184,7 +185,7 @@ class WatchedCoordinator(Coordinator):
         """The first that no resource, pause or breaker holds up, and none before it."""
         blocked: set[str] = set()
         for entry in self._waiting():
-            if any(self.paused.get(resource, 0.0) > self.now for resource in entry.units):
+            if any(self.paused.get(resource, -math.inf) > self.now for resource in entry.units):
                 continue
             breaker = self.breakers.get(entry.breaker or "")
             if breaker is not None and breaker.opens_at is not None:

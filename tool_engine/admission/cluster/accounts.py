@@ -99,6 +99,11 @@ class Books:
             until = now + self.limits.period_of(resource)
             self.cooling.setdefault(resource, deque()).append((until, starts))
 
+    def set_back(self, seconds: float) -> None:
+        """Go by a clock that was set back."""
+        for resource, row in self.cooling.items():
+            self.cooling[resource] = deque((until - seconds, starts) for until, starts in row)
+
     def find_delay(self, resource: str, now: float) -> float:
         """Return for how many seconds at least no further call of a full rate may start."""
         row = self.cooling.get(resource)

@@ -171,6 +171,8 @@ class ClusterConnection:
         """Whether notifications are heard. PostgreSQL wakes all sessions that do, for each one."""
         self.was_warned = False
         """Whether the server has said that it ends all sessions, not this one alone."""
+        self.was_answered = False
+        """Whether the server has done what was said in it."""
         self.secret: bytes | None = None
         """What all processes hash values of keys with; None: it was never connected."""
         self.offset = self.doubt = 0.0

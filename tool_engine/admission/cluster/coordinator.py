@@ -71,7 +71,7 @@ class Coordinator:
         self.paused: dict[str, float] = {}
         self.breakers: dict[str, ClusterBreaker] = {}
         self._set_breakers()
-        self.looked_at = 0.0
+        self.looked_at = self.said_at = 0.0
         self.doubt = 0.0
         """Seconds by which the clock may be ahead of `now`: a start counts until it is over."""
         self._news: set[str] = set()
@@ -91,6 +91,7 @@ class Coordinator:
         self.heard += 1
         self._news.clear()
         self._is_durable = False
+        self._follow_clock(now)
         if self._has_forgotten(message):
             self.restart_unsure(now, message.seen[0])
             self._is_durable = True
@@ -138,6 +139,7 @@ class Coordinator:
             return None
         self.heard += 1
         self._news.clear()
+        self._follow_clock(now)
         self._end_waits(now)
         life.expires = now + self.ttl
         for resource, account in life.accounts.items():
@@ -161,6 +163,7 @@ class Coordinator:
         All sessions are gone, and the newest changes may be. So nothing is granted until each life
         that is known has said what it holds, or has been silent for so long that it holds nothing.
         """
+        self._follow_clock(now)
         self.epoch += 1
         self.places = self.epoch * PLACES_OF_AN_EPOCH
         self.gated_until = now + self.ttl
@@ -179,9 +182,30 @@ class Coordinator:
             now: Seconds, on the database's clock.
             seen: An epoch that there was before.
         """
+        self._follow_clock(now)
         self.lives[UNKNOWN] = Life(UNKNOWN, "", now, self.epoch)
         self.epoch = max(self.epoch, seen)
         self.restart(now)
+
+    def is_set_back(self, now: float) -> bool:
+        """Return whether the clock was set back by more than what does no harm."""
+        return self.said_at - now - self.doubt > self.ttl / 3
+
+    def _follow_clock(self, now: float) -> None:
+        """Take all times along where the clock was set back, or a moment would last for hours."""
+        if not self.is_set_back(now):
+            self.said_at = max(self.said_at, now)
+            return
+        back, self.said_at = self.said_at - now - self.doubt, now
+        self.gated_until -= back
+        self.looked_at -= back
+        for life in self.lives.values():
+            life.set_back(back)
+        self.books.set_back(back)
+        self.paused = {resource: until - back for resource, until in self.paused.items()}
+        for breaker in self.breakers.values():
+            breaker.opens_at = None if breaker.opens_at is None else breaker.opens_at - back
+        self.line_up.configure(self.limits)
 
     def _has_forgotten(self, message: Message) -> bool:
         """Return whether a process has had answers from a newer state than this one is."""
@@ -373,7 +397,7 @@ class Coordinator:
         if place is None or asked_at is None:
             self.places += 1
             place, asked_at = self.places, now
-        self.places = max(self.places, place)
+        self.places, asked_at = max(self.places, place), min(asked_at, now)
         return Entry(
             life.name,
             life.process,

@@ -39,6 +39,13 @@ class Life(msgspec.Struct, array_like=True):
     """The resources of which it knows that others wait for them."""
     confirmed: Confirmed = msgspec.field(default_factory=Confirmed)
 
+    def set_back(self, seconds: float) -> None:
+        """Go by a clock that was set back."""
+        self.expires -= seconds
+        self.lost_at = None if self.lost_at is None else self.lost_at - seconds
+        for entry in self.entries.values():
+            entry.asked_at -= seconds
+
     @property
     def is_empty(self) -> bool:
         """Whether it holds nothing, and waits for nothing."""

@@ -454,7 +454,7 @@ class ClusterMember:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _AGAIN[1])
                 continue
-            self._ended, pause = asyncio.Event(), _AGAIN[0]
+            self._ended, connection.was_answered = asyncio.Event(), False
             if self._secret is None:
                 self._secret = connection.secret
                 self._desk.share_limits(holder.limits)  # keys have their names now
@@ -468,6 +468,11 @@ class ClusterMember:
             self._note_outage(self._lost_by)
             if not isinstance(self._lost_by, LOST):
                 await asyncio.sleep(_AGAIN[1])  # the same may come again
+            elif connection.was_answered:
+                pause = _AGAIN[0]
+            else:  # as where a server can only be read by now
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _AGAIN[1])
 
     def _make_state(self, removed_at: float | None) -> bytes:
         """Return what is written where nothing stands.
@@ -537,6 +542,7 @@ class ClusterMember:
         connection, ended = self._connection, self._ended
         try:
             answer = await self._row.write(message, connection)
+            connection.was_answered = True
             self._end_outage()
             self._apply_effects(self._holder.on_reply(answer, read_uptime()))
             self._heard.set()

@@ -39,6 +39,7 @@ class _Saved(msgspec.Struct, array_like=True):
     shares: Turns
     processes: dict[str, Turns]
     defined: dict[str, int]
+    said_at: float
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -69,6 +70,7 @@ def save_state(coordinator: Coordinator) -> bytes:
         coordinator.line_up.shares,
         coordinator.line_up.processes,
         coordinator.books.defined,
+        coordinator.said_at,
     )
     try:
         return _encoder.encode(saved)
@@ -101,6 +103,7 @@ def load_state(data: bytes) -> Coordinator:
     coordinator = Coordinator(saved.limits, grace=saved.grace, ttl=saved.ttl)
     coordinator.epoch, coordinator.heard, coordinator.places = saved.counters
     coordinator.gated_until, coordinator.looked_at = saved.gated_until, saved.looked_at
+    coordinator.said_at = saved.said_at
     coordinator.lowered, coordinator.paused = saved.lowered, saved.paused
     coordinator.breakers = saved.breakers
     books, line_up = coordinator.books, coordinator.line_up

@@ -53,7 +53,7 @@ def answer_idle(
     if message.has_news or life is None or life.lost_at is not None or not state.is_idle(life):
         return None
     has_forgotten = message.answered > life.op or message.seen > (state.epoch, state.heard)
-    if has_forgotten or state.absent or state.has_ended(now):
+    if has_forgotten or state.absent or state.has_ended(now) or state.is_set_back(now):
         return None
     if sessions is not None:
         if not sessions.issuperset(state.lives):
@@ -175,7 +175,7 @@ class SharedRow:
         if found.version != version:
             self._known, _ = self._take_found(found)
             state = self._known[1]
-        sessions = None
+        sessions, state.doubt = None, found.doubt
         self._beats += 1
         if message.looks and is_to_look(self._beats, len(state.lives)):
             self.statements += 1

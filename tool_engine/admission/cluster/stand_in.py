@@ -111,6 +111,7 @@ class StandIn:
         found = await connection.read()
         while not found.has_crashed:
             state = load_state(found.state)
+            state.doubt = connection.doubt
             notes = state.renew(kept, read_uptime() + connection.offset)
             if notes is None:
                 return False
