@@ -13,13 +13,12 @@ import pytest
 
 from tests.background.test_tasks import BOUND, Work, until
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
-from tool_engine.server import create_app
 
 Make = Callable[[], Awaitable[ToolEngine]]
 WAYS: dict[str, Callable[[ToolEngine], object]] = {
     "paused": lambda engine: engine.controller.pause(),
     "draining": lambda engine: asyncio.ensure_future(engine.controller.drain(BOUND)),
-    "about to end": lambda engine: create_app(engine).end(),
+    "about to end": lambda engine: engine.tasks.rest(),
 }
 
 

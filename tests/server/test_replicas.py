@@ -188,3 +188,31 @@ async def test_started_by_another_program(tmp_path: Path, words: tuple[str, ...]
     finally:
         server.kill()
         await server.wait()
+
+
+async def test_a_server_that_is_about_to_end_begins_no_task(tmp_path: Path) -> None:
+    """What waits, or comes, while open requests end waits for the next server."""
+    records = f"sqlite:///{tmp_path / 'kept.db'}"
+    settings: dict[str, Any] = {"tools_directory": str(write_tools(tmp_path)), "records": records}
+    config = ToolEngineConfig(**settings, run_tasks=False)
+    async with (
+        asyncio.timeout(BOUND),
+        server_process(tmp_path, "--grace", "30", records=records) as server,
+        aiohttp.ClientSession(server.url, headers=HEADERS) as http,
+        ToolEngine(config) as engine,
+    ):
+        first = await engine.start("say", {"message": "before"})
+        assert (await first.wait()).is_success
+        body = {"arguments": {"delay": 3}}
+        call = asyncio.create_task(http.post("/v1/tools/pause/calls", json=body))
+        while not (await (await http.get("/v1/calls")).json())["items"]:
+            pass
+        server.process.send_signal(signal.SIGTERM)
+        while (await http.get("/readyz")).status != 503:
+            pass
+        later = await engine.start("say", {"message": "after"})
+        assert (await call).status == 200
+        assert await server.process.wait() == 128 + signal.SIGTERM
+        assert (await later.refresh()).status == "queued"
+        async with server_process(tmp_path, records=records):
+            assert (await later.wait()).output == {"message": "after"}

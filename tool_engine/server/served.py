@@ -37,7 +37,6 @@ class Served:
         """The description of the API, as JSON; see `write_description`."""
 
     def end(self) -> None:
-        """Take no more calls and tasks, and end the streams of events."""
+        """Take no more calls, and end the streams of events."""
         self.is_draining = True
-        self.engine.tasks.rest()
         self.ending.set()
