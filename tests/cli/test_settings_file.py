@@ -152,7 +152,15 @@ def test_no_file_above_counts(project: Path, command: Command) -> None:
     write_settings(project.parent, "tool-engine.toml", 'tools = "project/mine"\n')
     ended = command("list")
     assert ended.code == 2
-    assert "tool-engine init" in ended.err
+    assert "write `tool-engine -C .. ...`" in ended.err
+
+
+def test_a_folder_above_of_another_user_is_not_named(
+    project: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del project
+    monkeypatch.setattr("os.getuid", lambda: 4711)
+    assert "tool-engine init" in command("list").err
 
 
 WRONG: list[tuple[str, int, str]] = [

@@ -56,8 +56,9 @@ LINES = [
      ["schema catalog --address https://example.com/schemas"]),
     (IN_PLACE, "init taken/in", ["init free/in"]),
     (("cli/settings.py: name another with `tool-engine --tools DIR ...` or the variable "
-      "TOOL_ENGINE_TOOLS, or begin a project with `tool-engine init`"), "-C empty list",
-     ["-C empty --tools ../tools list", "-C empty init", "-C empty list"]),
+      "TOOL_ENGINE_TOOLS, or begin a project with `tool-engine init`"), "--tools nowhere list",
+     ["--tools tools list", "-C empty init", "-C empty list"]),
+    ("cli/settings.py: write `tool-engine -C … ...`", "-C tools list", ["-C tools/.. list"]),
 ]  # fmt: skip
 FORBIDDEN = "cli/writing.py: allow it in … with chmod, or …"
 FORBIDDEN_FILE = "named_file.py: allow it in … with chmod, or name another one"

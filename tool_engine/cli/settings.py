@@ -118,6 +118,13 @@ class Settings(NamedTuple):
 
         state = "is not a folder" if path.exists() else explain_missing(path)
         said = self.origin_of("tools")
+        above = next((each for each in ("..", "../..") if _is_own_folder(Path(each, path))), None)
+        if above is not None:
+            raise CommandError(
+                f"the tools folder {self.tools!r} {state} here, but in {above!r}; write "
+                f"`tool-engine -C {above} ...`",
+                error_type="no_tools_folder",
+            )
         raise CommandError(
             f"{f'{said}: ' if said else ''}the tools folder {self.tools!r} {state}; name another "
             "with `tool-engine --tools DIR ...` or the variable TOOL_ENGINE_TOOLS, or begin a "
@@ -191,6 +198,11 @@ class Settings(NamedTuple):
             # The records are opened by commands, which share them.
             "records": None,
         }
+
+
+def _is_own_folder(path: Path) -> bool:
+    # Another user's may have settings that start programs.
+    return path.is_dir() and path.stat().st_uid == os.getuid()
 
 
 def put_first(folder: str) -> None:
