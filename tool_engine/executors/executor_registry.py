@@ -128,6 +128,7 @@ class ExecutorRegistry:
     ) -> None:
         self._sources = sources
         self._fleet = fleet
+        self._find_tool = find_tool or (lambda _: None)
         self._hooks: Mapping[str, Any] = {
             _SEARCH: (search_tools,),
             _READ_RESULT: (find_call, find_tool, find_below),
@@ -350,7 +351,7 @@ class ExecutorRegistry:
 
     def _make_fleet(self) -> ExecutionBackend:
         made = import_module("tool_engine.executors.fleet.fleet_backend").FleetBackend
-        backend: ExecutionBackend = made(self._fleet or "", self.approved_code)
+        backend: ExecutionBackend = made(self._fleet or "", self.approved_code, self._find_tool)
         return backend
 
     def _find_server(self, name: str) -> Any:

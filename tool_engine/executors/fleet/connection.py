@@ -111,16 +111,18 @@ class FleetConnection:
 
     Args:
         address: `auto`, `local` or `ray://...`.
+        look: Is called whenever the nodes are known anew: every few seconds.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, look: Callable[[], object] = lambda: None) -> None:
         self.address = address
+        self._look = look
         self.owners: dict[int, WorkerOwner] = {}
         self.nodes: list[dict[str, Any]] = []
         """What the fleet consisted of a moment ago."""
         self.free: dict[str, float] = {}
         """What of it no worker had."""
-        self._lookers: list[Callable[[], object]] = []
+        self._lookers: dict[Callable[[], object], None] = {}
         self.versions: dict[str, str] = {}
         self._numbers = 0
         self._joined: asyncio.Future[None] | None = None
@@ -155,12 +157,13 @@ class FleetConnection:
 
     def look_again(self, then: Callable[[], object]) -> None:
         """Ask which nodes there are now, and call `then` once that is known, or never will be."""
-        self._lookers.append(then)
-        if len(self._lookers) == 1:
+        is_asked = bool(self._lookers)
+        self._lookers[then] = None
+        if not is_asked:
             self._send_order(do="nodes")
 
     def _end_looking(self) -> None:
-        lookers, self._lookers = self._lookers, []
+        lookers, self._lookers = self._lookers, {}
         for each in lookers:
             each()
 
@@ -232,6 +235,7 @@ class FleetConnection:
                 self.versions = {"python": said.python, "ray": said.ray}
                 self._note_joined()
             self._end_looking()
+            self._look()
         elif said.failed is not None:
             self._why = said.failed
         elif owner is None:
@@ -313,7 +317,7 @@ class FleetConnection:
         )
         owners, self.owners = self.owners, {}
         words = f"the fleet was lost: {why}"
-        self._lose_owners([*owners.values()], words, True, _SECONDS_WITHOUT_DRIVER)
+        self._lose_owners([*owners.values()], words, False, _SECONDS_WITHOUT_DRIVER)
         if owners and not self._is_closed:
             _log.warning("fleet_lost", fleet=self.address, reason=why)
 

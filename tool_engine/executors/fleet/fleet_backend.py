@@ -13,7 +13,7 @@ import msgspec
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.fleet.connection import FleetConnection
-from tool_engine.executors.fleet.line import FleetCall, Line
+from tool_engine.executors.fleet.line import DefinitionMismatchError, FleetCall, Line
 from tool_engine.executors.fleet.versions import own_versions
 from tool_engine.executors.python.handler_source import SourceError, source_text
 from tool_engine.executors.python.importing import hash_of
@@ -26,6 +26,8 @@ from tool_engine.model.trace import trace_headers
 
 _CLOSED: Final = "the engine was closed"
 _WAITED: Final = "it had not begun: it waited for a worker of the fleet"
+_SECONDS_TO_GIVE_WAY: Final = 5
+"""After so long a tool without a worker gets the only one of another: to start one takes less."""
 _MOST_UNBEGUN: Final = 1000
 """Calls of which it is kept for a moment why they had not begun."""
 
@@ -36,20 +38,28 @@ class FleetBackend(ExecutionBackend):
     Args:
         address: The setting `fleet`.
         approved: The hash of the code that was approved for a tool; None where any may run.
+        find_tool: The engine's tool of a name, as it is now.
     """
 
     def __init__(
-        self, address: str, approved: Callable[[Tool], str | None] = lambda _: None
+        self,
+        address: str,
+        approved: Callable[[Tool], str | None] = lambda _: None,
+        find_tool: Callable[[str], Tool | None] = lambda _: None,
     ) -> None:
         self._approved = approved
+        self._find_tool = find_tool
         self._entries = CompiledEntries(compile_entry)
-        self.connection = FleetConnection(address)
+        self.connection = FleetConnection(address, self._retire_former)
         self._lines: dict[str, tuple[Tool, str | None, Line]] = {}
+        self._is_listed: dict[str, bool] = {}
+        """Whether the tool of a line was the engine's when the line was made."""
         self._old: list[tuple[Tool, Line]] = []
         self._joining: set[str] = set()
         """Calls that wait until the fleet is joined."""
         self._unbegun: deque[tuple[str, str]] = deque(maxlen=_MOST_UNBEGUN)
         """Calls that were cancelled before they had begun, and why they had not."""
+        self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._making = asyncio.Lock()
         """Held while a line is made: the calls that come meanwhile wait for the same one."""
@@ -129,11 +139,11 @@ class FleetBackend(ExecutionBackend):
         try:
             return await call.ended
         except asyncio.CancelledError:
-            if not call.is_over:
-                if call in line.waiting:
+            if not call.is_over and call.line is not None:
+                if call in call.line.waiting:
                     self._unbegun.append((context.call_id or "", _WAITED))
                 call.go_on()
-                line.withdraw(call)
+                call.line.withdraw(call)
                 await _outlast_call(call)
             raise
 
@@ -156,6 +166,8 @@ class FleetBackend(ExecutionBackend):
         """End all workers, whatever they do."""
         del timeout
         self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
         lines, self._lines, self._old = self.list_lines(), {}, []
         for line in lines:
             line.close()
@@ -186,21 +198,68 @@ class FleetBackend(ExecutionBackend):
             "paths": [*sys.path],
             **versions,
         }
-        line = Line(entry, self.connection, settings, self._make_room)
         if known is not None:
-            known[2].retire()
-            old = (*self._old, (known[0], known[2]))
-            self._old = [each for each in old if each[1].workers]
-        self._lines[tool.name] = (tool, approved, line)
+            self._retire_line(tool.name)
+        self._lines[tool.name] = (tool, approved, Line(entry, self.connection, settings, self))
+        self._is_listed[tool.name] = self._is_present(tool)
 
-    def _make_room(self, hungry: Line) -> None:
-        """End an idle worker of another tool; else the tool with the most gives one up."""
-        others = [line for line in self.list_lines() if line is not hungry]
+    def _retire_line(self, name: str) -> None:
+        tool, _, line = self._lines.pop(name)
+        line.retire()
+        old = (*self._old, (tool, line))
+        self._old = [each for each in old if each[1].workers or each[1].waiting]
+
+    def _is_present(self, tool: Tool) -> bool:
+        found = self._find_tool(tool.name)
+        return found is not None and is_same_tool(tool, found)
+
+    def _retire_former(self) -> None:
+        """Let the workers go of tools that the engine has no more, or has changed."""
+        for name, (tool, _, _) in [*self._lines.items()]:
+            # Others are a conversation's own.
+            if self._is_listed[name] and not self._is_present(tool):
+                self._retire_line(name)
+
+    def make_room(self, hungry: Line) -> None:
+        """End an idle worker of another tool; else the tool with the most gives one up.
+
+        After a while a tool without any gets the only one of another, at the end of its calls.
+        """
+        wanted, free = hungry.fleet.resources, self.connection.free
+        short = [name for name, amount in wanted.items() if free.get(name, 0) < amount] or wanted
+        others = [
+            line
+            for line in self.list_lines()
+            if line is not hungry and any(name in line.fleet.resources for name in short)
+        ]
         if any(line.end_idle() for line in others):
             return
-        most = max(others, key=lambda line: len(line.workers), default=None)
-        if most is not None and len(most.workers) > len(hungry.workers) - hungry.starting + 1:
+        most = max(others, key=lambda line: len(line.workers) - line.starting, default=None)
+        if most is None:
+            return
+        surplus = len(most.workers) - most.starting - len(hungry.workers) + hungry.starting
+        if surplus > 1 or (surplus == 1 and hungry.hunger >= _SECONDS_TO_GIVE_WAY):
             most.gives_up_one = True
+
+    def doubt(self, line: Line, error: DefinitionMismatchError) -> None:
+        """Have its calls run by the present code, if that has changed here, too."""
+        task = asyncio.create_task(self._renew_line(line, error))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _renew_line(self, line: Line, error: DefinitionMismatchError) -> None:
+        try:
+            code = await asyncio.to_thread(_hash_code, line.entry.module)
+        except ToolExecutionError as gone:
+            line.fail_waiting(gone)
+            return
+        async with self._making:
+            known = next((each for each in self._lines.values() if each[2] is line), None)
+            if known is None or known[1] is not None or code == line.entry.approved:
+                line.fail_waiting(error)
+                return
+            await self._make_line(known[0])
+        line.move_waiting(self._lines[known[0].name][2])
 
 
 async def _outlast_call(call: FleetCall) -> None:

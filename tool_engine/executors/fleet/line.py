@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from tool_engine.errors import ToolExecutionError
+from tool_engine.errors import ToolEngineError, ToolExecutionError
 from tool_engine.executors.fleet.connection import FleetConnection
 from tool_engine.executors.fleet.frames import join_items
 from tool_engine.executors.fleet.resources import find_lack
@@ -57,7 +57,7 @@ class Ready(msgspec.Struct):
 class FleetCall:
     """One call on its way to a worker and back; `is_over` when its work has ended."""
 
-    __slots__ = ("context", "ended", "is_over", "number", "params", "trace", "worker")
+    __slots__ = ("context", "ended", "is_over", "line", "number", "params", "trace", "worker")
 
     def __init__(
         self, params: dict[str, Any], context: ToolExecutionContext, trace: dict[str, str]
@@ -66,6 +66,8 @@ class FleetCall:
         self.context = context
         self.trace = trace
         self.number = 0
+        self.line: Line | None = None
+        """Where it waits, or has waited."""
         self.worker: FleetWorker | None = None
         self.is_over = False
         self.ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -128,8 +130,8 @@ class FleetWorker:
         """Take calls from now on, or say why not."""
         ready = msgspec.json.decode(said, type=Ready)
         if (error := self._line.find_obstacle(ready)) is not None:
-            self._line.connection.end_worker(self.number)
-            self._line.remove(self, error)
+            self._line.end_worker(self)
+            self._line.note_obstacle(error)
             return
         described = ready.answer.value if ready.answer is not None else {}
         signature = signature_of(described)
@@ -139,8 +141,7 @@ class FleetWorker:
         self.capacity = max(1, 2 * fleet.batch_size, SHARED_CALLS * described["is_async"])
         self.ready = ready
         self._line.failed_starts = 0
-        self.idle_since = asyncio.get_running_loop().time()
-        self._line.dispatch()
+        self._line.note_free(self)
 
     def take(self, answers: list[Answer]) -> None:
         """Pass on reports, and end calls with their answers."""
@@ -226,6 +227,16 @@ class FleetWorker:
         return request
 
 
+class LineOwner(Protocol):
+    """What knows the other lines."""
+
+    def make_room(self, hungry: Line) -> None:
+        """Have others give up a worker: for a second none of this line's has started."""
+
+    def doubt(self, line: Line, error: DefinitionMismatchError) -> None:
+        """End its waiting calls, unless what is wrong is its own idea of the code."""
+
+
 class Line:
     """The workers of one definition of a tool, and the calls that wait for one.
 
@@ -233,7 +244,7 @@ class Line:
         entry: What they run.
         connection: Starts them.
         settings: `host.Settings`.
-        hunger: Is called when it wants another worker, and none has come for a while.
+        owner: Hears of what other lines, or a newer one, may mend.
     """
 
     def __init__(
@@ -241,7 +252,7 @@ class Line:
         entry: PythonEntry,
         connection: FleetConnection,
         settings: Any,
-        hunger: Callable[[Line], object],
+        owner: LineOwner,
     ) -> None:
         assert entry.fleet is not None  # noqa: S101 - it is read together with the isolation
         self.entry = entry
@@ -252,13 +263,16 @@ class Line:
         self.gives_up_one = False
         """Whether the next worker that is free ends, so that another tool gets its place."""
         self._settings = settings
-        self._hunger = hunger
+        self._owner = owner
         self._numbers = 0
         self._hungry: asyncio.TimerHandle | None = None
+        self._joining: asyncio.Task[None] | None = None
         self._batch: asyncio.TimerHandle | None = None
         self._tidying: asyncio.TimerHandle | None = None
         self.failed_starts = 0
         """How many workers in a row could not be started."""
+        self.hunger = 0
+        """For how many seconds none of its calls could begin, for none of its workers could."""
         self._is_closed = self._is_retired = self._will_dispatch = False
 
     def __repr__(self) -> str:
@@ -276,6 +290,7 @@ class Line:
 
     def enter(self, call: FleetCall) -> None:
         """Let a call wait for a worker, and begin as soon as there is one."""
+        call.line = self
         if not (self.waiting or self._is_closed or self.fleet.batch_size):
             for worker in self.workers.values():
                 if not worker.calls and worker.room > 0:
@@ -283,17 +298,17 @@ class Line:
                     worker.begin([call])
                     return
         self.waiting.append(call)
-        if self._find_lack():
-            # What can hold it may have been added a moment ago.
-            self.connection.look_again(self._refuse_lacking)
-            return
         self.dispatch_soon()
 
     def _find_lack(self) -> str | None:
-        return None if self.workers else find_lack(self.fleet.resources, self.connection.nodes)
+        if any(each.ready for each in self.workers.values()):
+            return None
+        return find_lack(self.fleet.resources, self.connection.nodes)
 
     def _refuse_lacking(self) -> None:
         if lack := self._find_lack():
+            for worker in [*self.workers.values()]:
+                self.end_worker(worker)  # none of them can ever start
             self.fail_waiting(ToolExecutionError(lack, is_final=True))
         else:
             self.dispatch_soon()
@@ -342,10 +357,10 @@ class Line:
 
     def note_free(self, worker: FleetWorker) -> None:
         """Give a worker that has room the next call, or let it be idle."""
-        if not worker.calls and self.gives_up_one and len(self.workers) > 1:
+        if not worker.calls and self.gives_up_one:
             self.gives_up_one = False
             self.end_worker(worker)
-        elif self.waiting:
+        if self.waiting:
             self.dispatch_soon()
         elif self._is_retired and not worker.calls:
             self.end_worker(worker)
@@ -367,6 +382,23 @@ class Line:
             self.fail_waiting(error)
         elif not self._is_closed:
             self.dispatch()
+
+    def note_obstacle(self, error: Exception) -> None:
+        """Let the calls end that none of its workers can run, as one has shown that had started."""
+        if any(each.ready for each in self.workers.values()):
+            return
+        self.failed_starts = 0
+        if isinstance(error, DefinitionMismatchError):
+            self._owner.doubt(self, error)
+        else:
+            self.fail_waiting(error)
+
+    def move_waiting(self, other: Line) -> None:
+        """Have another line run the calls that wait, and end once the others have ended."""
+        waiting, self.waiting = self.waiting, deque()
+        for call in waiting:
+            other.enter(call)
+        self.retire()
 
     def retire(self) -> None:
         """End the workers once the calls that are here have ended: another line takes new ones."""
@@ -391,9 +423,9 @@ class Line:
     def close(self) -> None:
         """Begin with no more calls, and start no more workers."""
         self._is_closed = True
-        for timer in (self._hungry, self._batch, self._tidying):
-            if timer is not None:
-                timer.cancel()
+        for each in (self._hungry, self._batch, self._tidying, self._joining):
+            if each is not None:
+                each.cancel()
 
     def fail_all(self, words: str) -> None:
         """End all calls: their workers have ended."""
@@ -435,6 +467,14 @@ class Line:
 
     def _start_workers(self) -> None:
         """Start as many workers as the calls that wait can use."""
+        if not self.connection.is_joined:
+            if self._joining is None:
+                self._joining = asyncio.create_task(self._join_again())
+            return
+        if self._find_lack():
+            # What can hold them may have been added a moment ago.
+            self.connection.look_again(self._refuse_lacking)
+            return
         known = [each for each in self.workers.values() if each.ready is not None]
         capacity = max((each.capacity for each in known), default=0)
         # Before the first one it is not known how many calls one takes.
@@ -447,6 +487,16 @@ class Line:
             self.workers[worker.number] = worker
         if self.starting and self._hungry is None:
             self._hungry = asyncio.get_running_loop().call_later(1.0, self._say_hungry)
+
+    async def _join_again(self) -> None:
+        """Join the fleet for calls that waited when it was lost: nothing of them has run."""
+        try:
+            await self.connection.join()
+        except ToolEngineError as error:
+            self.fail_waiting(error)
+        finally:
+            self._joining = None
+        self.dispatch_soon()
 
     def _make_options(self) -> dict[str, Any]:
         fleet = self.fleet
@@ -461,9 +511,15 @@ class Line:
 
     def _say_hungry(self) -> None:
         self._hungry = None
-        if self.starting and self.waiting:
-            self._hunger(self)
-            self._hungry = asyncio.get_running_loop().call_later(1.0, self._say_hungry)
+        if not (self.starting and self.waiting):
+            self.hunger = 0
+            return
+        self.hunger = 0 if len(self.workers) > self.starting else self.hunger + 1
+        if self._find_lack():
+            self.connection.look_again(self._refuse_lacking)
+        else:
+            self._owner.make_room(self)
+        self._hungry = asyncio.get_running_loop().call_later(1.0, self._say_hungry)
 
     def _tidy_later(self, seconds: float) -> None:
         self._tidying = asyncio.get_running_loop().call_later(seconds, self._tidy_up)

@@ -201,10 +201,16 @@ def make_exception(fault: Fault, entry: PythonEntry) -> Exception:
     if fault.kind == "timeout":
         return TimeoutError(fault.message or "the tool gave up waiting (TimeoutError)")
     if fault.kind == "memory":
-        return ToolExecutionError(
-            f"{entry.place} needs more memory than the {entry.memory // 2**20} MiB of its "
-            f"entry.config.{'resources.' if entry.fleet else ''}memory"
-        )
+        return ToolExecutionError(_word_lack_of_memory(fault, entry))
     if fault.kind == "exit":
         return ToolExecutionError("the tool tried to end the process (SystemExit)")
     return ToolExecutionError(fault.words)
+
+
+def _word_lack_of_memory(fault: Fault, entry: PythonEntry) -> str:
+    if not entry.memory:
+        return f"{entry.place} ran out of memory, with no limit of its own: {fault.words}"
+    return (
+        f"{entry.place} needs more memory than the {entry.memory // 2**20} MiB of its "
+        f"entry.config.{'resources.' if entry.fleet else ''}memory"
+    )

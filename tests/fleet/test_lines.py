@@ -1,0 +1,309 @@
+"""What becomes of the calls and workers of one tool when the fleet changes under them?
+
+The fleet is a list of orders here, and says what a test lets it say: no Ray is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tool_engine import Tool, ToolConfigLoader, ToolExecutionContext
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.fleet.connection import FleetConnection, FleetLostError
+from tool_engine.executors.fleet.fleet_backend import FleetBackend
+from tool_engine.executors.fleet.line import DefinitionMismatchError, FleetCall, Line
+from tool_engine.executors.lost_work import WorkerLostError
+from tool_engine.executors.python.fleet_entry import FleetEntry
+from tool_engine.executors.python.python_entry import PythonEntry
+from tool_engine.executors.python.worker import Answer, Fault
+
+BOUND = 20.0
+DESCRIBED = {"parameters": [["text", 1, False]], "is_callable": True, "is_async": False}
+VERSIONS = {"version": "1", "python": "3.11.1"}
+CPU = [{"id": "a", "host": "a", "address": "a", "resources": {"CPU": 1.0}}]
+
+
+class Fleet(FleetConnection):
+    """Notes what is sent, and has been joined."""
+
+    def __init__(self, look: Callable[[], object] = lambda: None) -> None:
+        super().__init__("auto", look)
+        self.orders: list[dict[str, Any]] = []
+        self.can_join = True
+        self.joins = 0
+        self.is_there = True
+        self.nodes = CPU
+
+    @property
+    def is_joined(self) -> bool:
+        return self.is_there
+
+    async def join(self) -> None:
+        self.joins += 1
+        await asyncio.sleep(0)
+        if not self.can_join:
+            raise FleetLostError("it cannot be joined")
+        self.is_there = True
+
+    def lose_driver(self) -> None:
+        self.is_there = False
+        self._note_end()
+
+    def started(self) -> list[int]:
+        return [each["worker"] for each in self.orders if each["do"] == "start"]
+
+    def ended(self) -> list[int]:
+        return [each["worker"] for each in self.orders if each["do"] == "kill"]
+
+    def make_ready(self, number: int, **more: Any) -> None:
+        said = {**VERSIONS, "node": "a", "pid": 7, **more}
+        if "answer" not in said:
+            said["answer"] = {"id": 0, "value": DESCRIBED}
+        self.owners[number].note_ready(msgspec.json.encode(said))
+
+    def send(self, worker: int, items: bytes, calls: int) -> None:
+        assert self.is_there
+        self.orders += [{"do": "call", "worker": worker, **each} for each in _read(items)]
+
+    def _send_order(self, **words: Any) -> None:
+        if self.is_there:
+            self.orders.append(words)
+
+
+def _read(items: bytes) -> list[dict[str, Any]]:
+    return msgspec.json.decode(items, type=list[dict[str, Any]])
+
+
+class Owner:
+    """Has no other lines."""
+
+    def make_room(self, hungry: Line) -> None:
+        del hungry
+
+    def doubt(self, line: Line, error: DefinitionMismatchError) -> None:
+        line.fail_waiting(error)
+
+
+def make_line(fleet: Fleet, **ways: Any) -> Line:
+    entry = PythonEntry("m", "f", "ray", 0, fleet=FleetEntry(**ways))
+    return Line(entry, fleet, VERSIONS, Owner())
+
+
+def enter(line: Line) -> FleetCall:
+    call = FleetCall({"text": "x"}, ToolExecutionContext(), {})
+    line.enter(call)
+    return call
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_calls_that_wait_when_the_driver_ends() -> None:
+    """They had not begun: the fleet is joined again for them, and their tool goes on."""
+    fleet = Fleet()
+    line = make_line(fleet, max_workers=1)
+    first, second = enter(line), enter(line)
+    await settle()
+    fleet.make_ready(1)
+    await settle()
+    fleet.lose_driver()
+    async with asyncio.timeout(BOUND):
+        with pytest.raises(WorkerLostError):
+            await first.ended
+        await settle()
+        assert fleet.started() == [1, 2]
+        fleet.make_ready(2)
+        await settle()
+        assert second.worker is line.workers[2]
+
+
+async def test_calls_that_wait_for_a_fleet_that_is_gone() -> None:
+    """Where it cannot be joined again they end, and the next call tries anew."""
+    fleet = Fleet()
+    line = make_line(fleet, max_workers=1)
+    first, second = enter(line), enter(line)
+    await settle()
+    fleet.make_ready(1)
+    await settle()
+    fleet.can_join = False
+    fleet.lose_driver()
+    async with asyncio.timeout(BOUND):
+        for call, error in ((first, WorkerLostError), (second, FleetLostError)):
+            with pytest.raises(error):
+                await call.ended
+        assert line.workers == {}
+        fleet.is_there = True
+        enter(line)
+        await settle()
+        assert fleet.started() == [1, 2]
+
+
+async def test_a_worker_that_starts_after_its_call_was_cancelled() -> None:
+    """It is idle from then on: it ends after its time."""
+    fleet = Fleet()
+    line = make_line(fleet, idle_time=0.2)
+    call = enter(line)
+    await settle()
+    line.withdraw(call)
+    fleet.make_ready(1)
+    await settle()
+    async with asyncio.timeout(BOUND):
+        while line.workers:  # noqa: ASYNC110 - an end rings no bell
+            await asyncio.sleep(0.01)
+    assert fleet.ended() == [1]
+
+
+async def test_a_worker_that_starts_for_a_former_definition() -> None:
+    """It ends at once: no call comes to it any more."""
+    fleet = Fleet()
+    line = make_line(fleet)
+    call = enter(line)
+    await settle()
+    line.retire()
+    line.withdraw(call)
+    fleet.make_ready(1)
+    await settle()
+    assert fleet.ended() == [1]
+
+
+async def test_memory_that_nothing_limits() -> None:
+    """A handler without `resources.memory` is not said to have exceeded 0 MiB."""
+    fleet = Fleet()
+    call = enter(make_line(fleet))
+    await settle()
+    fleet.make_ready(1)
+    await settle()
+    fleet.owners[1].take([Answer(1, error=Fault("MemoryError", "", "memory"))])
+    with pytest.raises(ToolExecutionError, match=r"no limit of its own: MemoryError$"):
+        await call.ended
+
+
+async def test_no_node_can_hold_it_any_more() -> None:
+    """A call that waits ends when the last node goes that could hold it, not at its deadline."""
+    fleet = Fleet()
+    line = make_line(fleet, max_workers=1)
+    first, second = enter(line), enter(line)
+    await settle()
+    fleet.make_ready(1)
+    await settle()
+    fleet.nodes = []
+    fleet.owners.pop(1).lose("its node has gone")
+    with pytest.raises(WorkerLostError):
+        await first.ended
+    async with asyncio.timeout(BOUND):
+        while not any(each["do"] == "nodes" for each in fleet.orders):  # noqa: ASYNC110 - as it is
+            await asyncio.sleep(0.01)
+        fleet._end_looking()
+        with pytest.raises(ToolExecutionError, match="can ever hold 1 CPU"):
+            await second.ended
+    assert line.workers == {}
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Tool]:
+    """Two tools of one module."""
+    (tmp_path / "code_of_lines.py").write_text("def f(text): return 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return {name: make_tool(name) for name in ("one", "two")}
+
+
+def make_tool(name: str, **config: Any) -> Tool:
+    config = {"isolation": "ray", "max_workers": 1, **config}
+    entry = {"type": "custom", "handler": "code_of_lines:f", "config": config}
+    return ToolConfigLoader().from_mapping(
+        {"name": name, "description": "A sample", "entry": entry}
+    )
+
+
+def make_backend(tools: dict[str, Tool]) -> tuple[FleetBackend, Fleet]:
+    backend = FleetBackend("auto", find_tool=tools.get)
+    backend.connection = fleet = Fleet(backend._retire_former)
+    return backend, fleet
+
+
+async def begin(backend: FleetBackend, tool: Tool) -> tuple[asyncio.Task[Any], Line]:
+    """A call, and the line that it has come to."""
+    made: Any = None
+    call = asyncio.create_task(backend.execute(made, tool, {}, ToolExecutionContext()))
+    async with asyncio.timeout(BOUND):
+        while (known := backend._lines.get(tool.name)) is None or not known[2].waiting:  # noqa: ASYNC110 - as it is
+            await asyncio.sleep(0.001)
+    await settle()
+    return call, known[2]
+
+
+async def test_workers_of_a_tool_that_is_gone(tools: dict[str, Tool]) -> None:
+    """Those that stay for the next call end: there is none."""
+    tools["one"] = make_tool("one", min_workers=1)
+    backend, fleet = make_backend(tools)
+    call, _ = await begin(backend, tools["one"])
+    fleet.make_ready(1)
+    await settle()
+    hear = fleet.owners[1].take
+    fleet._look()
+    hear([Answer(1, value="a")])
+    assert await call == "a"
+    fleet._look()
+    assert fleet.ended() == []
+    del tools["one"]
+    fleet._look()
+    assert (fleet.ended(), backend._lines) == ([1], {})
+    await backend.close(0)
+
+
+async def test_tools_that_need_the_same_take_turns(tools: dict[str, Tool]) -> None:
+    """One that is always busy gives its only worker up for one that has waited for some seconds."""
+    backend, fleet = make_backend(tools)
+    served, busy = await begin(backend, tools["one"])
+    fleet.make_ready(1)
+    await settle()
+    waiting, hungry = await begin(backend, tools["two"])
+    backend.make_room(hungry)
+    assert not busy.gives_up_one, "it has waited for a second"
+    hungry.hunger = 5
+    fleet.free = {"CPU": 1.0}
+    hungry.fleet = FleetEntry(others={"tpu": 1.0})
+    backend.make_room(hungry)
+    assert not busy.gives_up_one, "what it has is not what is short"
+    fleet.free = {"tpu": 1.0}
+    backend.make_room(hungry)
+    assert busy.gives_up_one
+    fleet.owners[1].take([Answer(1, value="a")])
+    assert await served == "a"
+    assert fleet.ended() == [1]
+    await backend.close(0)
+    with pytest.raises(ToolExecutionError, match="the engine was closed"):
+        await waiting
+
+
+async def test_code_that_has_changed_here_too(tools: dict[str, Tool], tmp_path: Path) -> None:
+    """A worker that starts later finds other code than the first call did: the newest runs."""
+    backend, fleet = make_backend(tools)
+    call, line = await begin(backend, tools["one"])
+    other = {"answer": {"id": 0, "error": {"type": "OtherCodeError", "message": "", "kind": "x"}}}
+    await asyncio.to_thread((tmp_path / "code_of_lines.py").write_text, "def f(text): return 2\n")
+    fleet.make_ready(1, **other)
+    async with asyncio.timeout(BOUND):
+        while len(fleet.started()) < 2:  # noqa: ASYNC110 - a thread reads the file
+            await asyncio.sleep(0.001)
+        assert not line.workers
+        fleet.make_ready(2)
+        await settle()
+        fleet.owners[2].take([Answer(1, value=2)])
+        assert await call == 2
+        # Where it has not, the node has other code indeed.
+        fleet.end_worker(2)
+        backend._lines["one"][2].workers.clear()
+        call, _ = await begin(backend, tools["one"])
+        fleet.make_ready(3, **other)
+        with pytest.raises(DefinitionMismatchError, match="deploy the same version there"):
+            await call
+    await backend.close(0)
