@@ -372,3 +372,14 @@ def test_the_name_of_a_file_is_written_as_a_url(file: str) -> None:
     with pytest.raises(ConfigurationError, match=r"write it as sqlite:///shop\.db") as error:
         ToolEngineConfig(records="hunter2@host/calls")
     assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "fleet", ["ray://", "ray://head", "ray://:10001", "ray://head:0", "ray://head:65536", "locals"]
+)
+def test_the_address_of_a_fleet_is_whole(fleet: str) -> None:
+    """Ray would look for half of one for half a minute."""
+    with pytest.raises(ConfigurationError, match="or None, got"):
+        ToolEngineConfig(fleet=fleet)
+    for right in ("ray://head:10001", "ray://[::1]:10001", "auto", "local", None):
+        ToolEngineConfig(fleet=right)

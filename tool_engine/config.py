@@ -331,7 +331,12 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
 
 
 def _check_fleet(value: object) -> None:
-    if value not in (None, "auto", "local") and not str(value).startswith("ray://"):
+    if value in (None, "auto", "local"):
+        return
+    scheme, _, address = str(value).partition("://")
+    host, _, port = address.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) <= 65_535
+    if scheme != "ray" or not host or not is_port:
         words = "fleet must be 'auto', 'local', 'ray://HOST:PORT' or None"
         raise ConfigurationError(f"{words}, got {value!r}")
 

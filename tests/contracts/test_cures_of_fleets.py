@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.contracts.test_cures_of_errors import names_cure
-from tests.fleet.samples import BOUND, fleet_engine, handlers_in
+from tests.fleet.samples import BOUND, define_tool, fleet_engine, handlers_in
 from tests.fleet.test_looking import run_command
 from tests.ray_cluster import RayCluster
 from tool_engine import DefinitionError, ToolEngine, ToolEngineConfig
@@ -30,20 +30,16 @@ pytestmark = pytest.mark.ray
 async def test_a_fleet_that_is_not_there(
     tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nor its setting, nor the same versions there: with what the words say, the tool runs."""
     with handlers_in(tmp_path, monkeypatch, ray_cluster):
+        async with ToolEngine(ToolEngineConfig(str(tmp_path), auto_reload=False)) as engine:
+            with pytest.raises(DefinitionError, match='fleet="auto"'):
+                engine.register_tool(define_tool("pid", "pid"))
         async with asyncio.timeout(BOUND), fleet_engine(tmp_path, "pid") as bench:
             with monkeypatch.context() as patch:
                 patch.setenv("RAY_ADDRESS", "127.0.0.1:1")
                 result = await bench.call("pid")
             assert names_cure(UNREACHED, result.error or ""), result.error
-            assert (await bench.call("pid")).is_success
-
-
-async def test_other_versions(
-    tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with handlers_in(tmp_path, monkeypatch, ray_cluster):
-        async with asyncio.timeout(BOUND), fleet_engine(tmp_path, "pid") as bench:
             with monkeypatch.context() as patch:
                 other = {"version": "0.0.1", "python": "3.99.1"}
                 patch.setattr(fleet_backend, "own_versions", lambda: other)
@@ -55,38 +51,16 @@ async def test_other_versions(
             assert (await bench.call("same")).is_success
 
 
-async def test_an_engine_without_a_fleet(
-    tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The load error says which setting is missing; with it, the tool runs."""
-    entry: dict[str, Any] = {
-        "type": "custom",
-        "handler": "handlers_of_fleets:pid",
-        "config": {"isolation": "ray", "resources": {"cpus": 0}},
-    }
-    tool = {
-        "name": "pid",
-        "description": "A sample",
-        "parameters": [{"name": "text", "type": "string", "description": "x"}],
-        "entry": entry,
-    }
-    with handlers_in(tmp_path, monkeypatch, ray_cluster):
-        async with asyncio.timeout(BOUND):
-            async with ToolEngine(ToolEngineConfig(str(tmp_path), auto_reload=False)) as engine:
-                with pytest.raises(DefinitionError, match='fleet="auto"'):
-                    engine.register_tool(tool)
-            async with fleet_engine(tmp_path, "pid") as bench:
-                assert (await bench.call("pid")).is_success
-
-
 async def test_a_command_without_a_fleet(
     tmp_path: Path, ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With the setting it shows the machines, and that they can hold the tool."""
     (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "pid.yaml").write_text(json.dumps(define_tool("pid", "pid")))
     with handlers_in(tmp_path, monkeypatch, ray_cluster):
         code, said = await run_command(tmp_path, "status")
         assert code == 2
         assert names_cure(NAMED, said), said
         (tmp_path / "tool-engine.toml").write_text('fleet = "auto"\n')
-        code, said = await run_command(tmp_path, "check")
-        assert code == 0, said
+        code, said = await run_command(tmp_path, "status")
+        assert (code, "a node can hold one" in said) == (0, True), said

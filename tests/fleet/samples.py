@@ -103,6 +103,12 @@ class Bench:
         self.folder = folder
         self.file = folder / "noted"
 
+    def with_file(self, file: Path) -> Bench:
+        """The same engine, with another file for what its handlers write."""
+        made = Bench(self.engine, self.folder)
+        made.file = file
+        return made
+
     def add_tool(self, name: str, alias: str | None = None, /, **config: Any) -> None:
         """Registers a handler as a tool; keys that `config` of an entry lacks are the tool's."""
         keys: dict[str, Any] = {

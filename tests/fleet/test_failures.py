@@ -13,13 +13,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterable
-from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 import pytest_asyncio
+import structlog
 
 from tests.effort import IS_WHOLE
 from tests.fleet.samples import BOUND, Bench, fleet_engine, has_ended
@@ -40,52 +40,72 @@ def worker_of(pid: int) -> list[int]:
     return [found[0], found[3]]
 
 
-PARTS = [("block", "guest"), ("spawn", "guardian"), ("wait", "actor")]
+TURNS = [[("block", "guest"), ("spawn", "guardian"), ("wait", "actor")]]
+"""What is killed at once: never two of one worker, for async handlers share theirs."""
 if IS_WHOLE:
-    PARTS = [*product(["block", "wait", "spawn"], ["guest", "guardian", "actor"])]
+    NAMES = ("block", "spawn", "wait")
+    PARTS = ("guest", "guardian", "actor")
+    TURNS = [[(name, PARTS[(n + turn) % 3]) for n, name in enumerate(NAMES)] for turn in range(3)]
 
 
-@pytest.mark.parametrize(("name", "part"), PARTS)
-async def test_a_worker_is_killed(shared_bench: Bench, part: str, name: str) -> None:
+async def test_workers_are_killed(shared_bench: Bench, tmp_path: Path) -> None:
     """K20: whichever of its processes dies, the call ends as `worker_lost`, with all it started."""
     for _ in range(ROUNDS):
-        call = asyncio.create_task(shared_bench.call(name))
-        noted = await shared_bench.noted(2 if name == "spawn" else 1)
-        guardian, actor = await asyncio.to_thread(worker_of, noted[0])
-        os.kill({"guest": noted[0], "guardian": guardian, "actor": actor}[part], signal.SIGKILL)
-        result = await asyncio.wait_for(call, SOON)
-        assert result.error_type == "worker_lost", result.error
-        for pid in (*noted, guardian):
-            await asyncio.wait_for(has_ended(pid), SOON)
-        assert shared_bench.has_slots_free()
-        shared_bench.file.unlink()
+        for turn in TURNS:
+            kills = (
+                kill_worker(shared_bench.with_file(tmp_path / each[0]), *each) for each in turn
+            )
+            await asyncio.gather(*kills)
+            assert shared_bench.has_slots_free()
 
 
-async def test_it_runs_again_only_if_that_is_harmless(shared_bench: Bench) -> None:
+async def kill_worker(bench: Bench, name: str, part: str) -> None:
+    """Kills one process of the worker of a call."""
+    call = asyncio.create_task(bench.call(name))
+    noted = await bench.noted(2 if name == "spawn" else 1)
+    guardian, actor = await asyncio.to_thread(worker_of, noted[0])
+    os.kill({"guest": noted[0], "guardian": guardian, "actor": actor}[part], signal.SIGKILL)
+    result = await asyncio.wait_for(call, SOON)
+    assert result.error_type == "worker_lost", result.error
+    for pid in (*noted, guardian):
+        await asyncio.wait_for(has_ended(pid), SOON)
+    bench.file.unlink()
+
+
+async def test_it_runs_again_only_if_that_is_harmless(shared_bench: Bench, tmp_path: Path) -> None:
     """C18: a lost worker's call runs twice if its tool may, by the policy of the tool alone."""
     retry = {"attempts": 2, "backoff": 0.01}
     shared_bench.add_tool("block", "harmless", effect="read", retry=retry)
-    for name, runs in (("harmless", 2), ("block", 1)):
-        call = asyncio.create_task(shared_bench.call(name))
+
+    async def kill_each_run(name: str, runs: int) -> None:
+        bench = shared_bench.with_file(tmp_path / name)
+        call = asyncio.create_task(bench.call(name))
         for number in range(1, runs + 1):
-            noted = await shared_bench.noted(number)
+            noted = await bench.noted(number)
             os.kill(noted[-1], signal.SIGKILL)
         result = await asyncio.wait_for(call, BOUND)
         assert result.error_type == "worker_lost"
-        assert len(await shared_bench.noted()) == runs
-        shared_bench.file.unlink()
+        assert len(await bench.noted()) == runs
+
+    await asyncio.gather(kill_each_run("harmless", 2), kill_each_run("block", 1))
 
 
-@pytest.mark.parametrize("name", ["block", "wait", "stay", "stubborn", "spawn"])
-async def test_a_deadline(shared_bench: Bench, name: str) -> None:
+async def test_deadlines(shared_bench: Bench, tmp_path: Path) -> None:
     """C21: the result is there by then; the slot is free when nothing of the work is left."""
-    assert (await shared_bench.call(name, "")).is_success  # so that a worker is there
-    result = await shared_bench.call(name, seconds=1.5)
-    assert result.error_type == "timeout"
+
+    async def miss_deadline(name: str) -> None:
+        bench = shared_bench.with_file(tmp_path / name)
+        assert (await bench.call(name, "")).is_success  # so that a worker is there
+        result = await bench.call(name, seconds=1.5)
+        assert result.error_type == "timeout"
+
+    names = ("block", "wait", "stay", "stubborn", "spawn")
+    await asyncio.gather(*map(miss_deadline, names))
     await asyncio.wait_for(shared_bench.becomes_free(), SOON)
-    noted = await shared_bench.noted(2 if name == "spawn" else 1)
-    if name != "wait":
-        assert not any(is_alive(pid) for pid in noted if name == "spawn" or pid != noted[0])
+    for name in names:
+        noted = await shared_bench.with_file(tmp_path / name).noted(2 if name == "spawn" else 1)
+        if name != "wait":
+            assert not any(is_alive(pid) for pid in noted if name == "spawn" or pid != noted[0])
 
 
 async def test_a_cancelled_handler_cleans_up_and_its_worker_stays(shared_bench: Bench) -> None:
@@ -124,33 +144,59 @@ async def test_one_stubborn_call_ends_no_others(shared_bench: Bench) -> None:
 STAGES = [0.0, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0] if IS_WHOLE else [0.6, 2.0]
 
 
-async def cancel_after(bench: Bench, delay: float, *names: str) -> None:
+async def cancel_after(bench: Bench, delay: float, names: Iterable[str]) -> None:
     """Cancels calls that began so long ago; the next ones of their tools succeed."""
-    calls = [asyncio.create_task(bench.call(name, "0.05")) for name in names * 4]
+    calls = [asyncio.create_task(bench.call(name, "0.05")) for name in [*names] * 4]
     await asyncio.sleep(delay)
     for call in calls:
         call.cancel()
     await asyncio.wait(calls)
-    await asyncio.wait_for(bench.becomes_free(), SOON)
-    for name in names:
-        assert (await bench.call(name, "0.0")).is_success
+    await asyncio.wait_for(bench.becomes_free(), BOUND)
+    results = await asyncio.gather(*(bench.call(name, "0.0") for name in names))
+    assert all(each.is_success for each in results)
 
 
-@pytest.mark.parametrize("delay", STAGES)
-async def test_cancel_at_every_stage(shared_bench: Bench, delay: float) -> None:
+async def test_cancel_at_every_stage(shared_bench: Bench) -> None:
     """C24: while it waits, its worker starts, it runs, or its result is on its way."""
-    names = [f"{name}_{delay * 10:.0f}" for name in ("nap", "anap")]
-    for name in names:
-        shared_bench.add_tool(name.partition("_")[0], name)  # whose workers do not run yet
-    await cancel_after(shared_bench, delay, *names)
+    stages = {delay: [f"{name}_{delay * 10:.0f}" for name in ("nap", "anap")] for delay in STAGES}
+    for names in stages.values():
+        for name in names:
+            shared_bench.add_tool(name.partition("_")[0], name)  # whose workers do not run yet
+    await asyncio.gather(*(cancel_after(shared_bench, *each) for each in stages.items()))
     assert shared_bench.has_slots_free()
 
 
-async def test_cancel_while_the_fleet_is_joined(handlers: Path) -> None:
-    """C24: the others that wait for it, and the next calls, go on."""
+async def test_before_a_call_has_begun(handlers: Path) -> None:
+    """C24, C21: a call that is cancelled while the fleet is joined stops no other; one whose time
+    is up then says so, as does one that waits for a worker; a program can join it before all.
+    """
     async with asyncio.timeout(BOUND), fleet_engine(handlers, "nap") as bench:
-        assert bench.engine.fleet is not None
-        await cancel_after(bench, 0.01, "nap")
+        fleet = bench.engine.fleet
+        assert fleet is not None
+        assert not fleet.snapshot().is_joined
+        late = asyncio.create_task(bench.call("nap", "0", seconds=0.05))
+        cancelled = asyncio.create_task(cancel_after(bench, 0.01, ["nap"]))
+        found = await fleet.join()
+        assert (found.is_joined, found.node_count >= 3) == (True, True)
+        assert found.find_lack({"GPU": 1.0}) is not None
+        assert found.find_lack({"CPU": 1.0}) is None
+        result = await late
+        assert result.error_type == "timeout"
+        assert "had not begun, for the fleet 'auto' was still being joined" in str(result.error)
+        assert "engine.fleet.join()" in str(result.error)
+        await cancelled
+        bench.add_tool("nap", "narrow_nap", max_workers=1)
+        assert (await bench.call("narrow_nap", "0")).is_success
+        taken = asyncio.create_task(bench.call("narrow_nap", "3"))
+        await asyncio.sleep(0)
+        result = await bench.call("narrow_nap", "0", seconds=0.2)
+        assert str(result.error).endswith("it had not begun: it waited for a worker of the fleet")
+        assert (await taken).is_success
+        result = await bench.call("narrow_nap", "3", seconds=0.5)
+        assert "had not begun" not in str(result.error)
+        with structlog.testing.capture_logs() as lines:
+            await bench.engine.close()
+        assert "fleet_lost" not in [each["event"] for each in lines], "nothing was lost"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="package")
@@ -160,15 +206,20 @@ async def impatient_engine(handlers: Path) -> AsyncIterator[Bench]:
         yield made
 
 
-@pytest.mark.parametrize("is_node", [False, True], ids=["worker", "node"])
 async def test_what_stands_still(
-    impatient_engine: Bench, ray_cluster: RayCluster, tmp_path: Path, is_node: bool
+    impatient_engine: Bench, ray_cluster: RayCluster, tmp_path: Path
 ) -> None:
     """C21, DESIGN 10.5: the result is there; after `fleet_lost_after` its end is unknown."""
-    bench, name = impatient_engine, f"block_{is_node}"
-    node = await asyncio.to_thread(ray_cluster.find_spare_node) if is_node else 0
+    # Which takes as long as what comes first.
+    spare = asyncio.create_task(asyncio.to_thread(ray_cluster.find_spare_node))
+    await check_still_one(impatient_engine.with_file(tmp_path / "worker"), 0)
+    await check_still_one(impatient_engine.with_file(tmp_path / "node"), await spare)
+
+
+async def check_still_one(bench: Bench, node: int) -> None:
+    """What becomes of a call whose worker, or whole node, stands still."""
+    name = f"block_on_{node}"
     bench.add_tool("block", name, resources={"cpus": 0, "others": {"spare": 0.1} if node else {}})
-    bench.file = tmp_path / "noted"
     for _ in range(ROUNDS):
         async with asyncio.timeout(BOUND):
             assert (await bench.call(name, "")).is_success
@@ -268,20 +319,21 @@ def _read_words(file: Path) -> list[str]:
     return file.read_text().split() if file.exists() else []
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("quit", "exit code 7"),
-        ("eat", "needs more memory than the 512 MiB of its entry.config.resources.memory"),
-        ("flood", "wrote more than 64 MiB and was stopped"),
-    ],
-)
-async def test_hostile_handlers(shared_bench: Bench, name: str, words: str) -> None:
+HOSTILE = {
+    "quit": "exit code 7",
+    "eat": "needs more memory than the 512 MiB of its entry.config.resources.memory",
+    "flood": "wrote more than 64 MiB and was stopped",
+}
+
+
+async def test_hostile_handlers(shared_bench: Bench) -> None:
     """C7: what it does to its process ends its call, and its tool goes on."""
-    shared_bench.add_tool(name, resources={"cpus": 0, "memory": "512MiB"})
+    for name in HOSTILE:
+        shared_bench.add_tool(name, resources={"cpus": 0, "memory": "512MiB"})
     for _ in range(2):
-        result = await shared_bench.call(name)
-        assert words in str(result.error)
+        results = await asyncio.gather(*map(shared_bench.call, HOSTILE))
+        for words, result in zip(HOSTILE.values(), results, strict=True):
+            assert words in str(result.error)
     assert shared_bench.has_slots_free()
 
 

@@ -9,15 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.fleet.samples import (
-    BOUND,
-    HANDLERS,
-    Bench,
-    define_tool,
-    fleet_engine,
-    handlers_in,
-)
-from tests.ray_cluster import RayCluster, is_alive
+from tests.fleet.samples import BOUND, Bench, define_tool
+from tests.ray_cluster import is_alive
 from tool_engine import DefinitionError, ToolEngineEvent
 
 pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="package")]
@@ -102,32 +95,13 @@ async def test_idle_workers_end(bench: Bench) -> None:
     assert workers_of(bench, "idle")[0].ready.pid == pid
 
 
-async def test_a_tool_that_waits_for_resources_of_idle_workers(handlers: Path) -> None:
+async def test_a_tool_that_waits_for_resources_of_idle_workers(bench: Bench) -> None:
     """Fair use: three processors, all held by idle workers of one tool, do not starve another."""
-    async with asyncio.timeout(BOUND), fleet_engine(handlers) as bench:
-        bench.add_tool("nap", resources={"cpus": 1}, max_workers=3)
-        bench.add_tool("pid", resources={"cpus": 1})
-        await asyncio.gather(*(bench.call("nap", "0.5") for _ in range(6)))
-        result = await bench.call("pid", seconds=60.0)
-        assert result.is_success, result.error
-
-
-async def test_a_deadline_before_a_call_has_begun(handlers: Path) -> None:
-    """It says what the call waited for: the fleet to be joined, then a worker."""
-    async with asyncio.timeout(BOUND), fleet_engine(handlers) as bench:
-        bench.add_tool("nap", max_workers=1)
-        result = await bench.call("nap", "0", seconds=0.05)
-        assert result.error_type == "timeout"
-        assert "had not begun, for the fleet 'auto' was still being joined" in str(result.error)
-        assert "engine.fleet.join()" in str(result.error)
-        assert (await bench.call("nap", "0")).is_success
-        taken = asyncio.create_task(bench.call("nap", "3"))
-        await asyncio.sleep(0)
-        result = await bench.call("nap", "0", seconds=0.2)
-        assert str(result.error).endswith("it had not begun: it waited for a worker of the fleet")
-        assert (await taken).is_success
-        result = await bench.call("nap", "3", seconds=0.5)
-        assert "had not begun" not in str(result.error)
+    bench.add_tool("nap", "wide", resources={"cpus": 1}, max_workers=3)
+    bench.add_tool("pid", "other", resources={"cpus": 1})
+    await asyncio.gather(*(bench.call("wide", "0.5") for _ in range(6)))
+    result = await bench.call("other", seconds=60.0)
+    assert result.is_success, result.error
 
 
 async def test_variables_of_the_runtime(bench: Bench) -> None:
@@ -155,32 +129,34 @@ async def test_other_code(bench: Bench) -> None:
     assert (await bench.call("here")).is_success
 
 
-async def test_a_new_definition_has_new_workers(
-    handlers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_cluster: RayCluster
-) -> None:
-    """C17: a running call keeps the definition that it began with."""
-    folder = tmp_path / "none"
-    folder.mkdir()
-    file = folder / "timed.yaml"
-    definition = define_tool("timed", "nap")
+async def test_a_new_definition_has_new_workers(bench: Bench, handlers: Path) -> None:
+    """C17: a running call keeps the definition that it began with; one that has begun with none
+    finds the newest code.
+    """
+    (handlers / "none").mkdir()
+    file, module = handlers / "none" / "timed.yaml", handlers / "timed_for_fleets.py"
+    code = "import time\ndef nap(text):\n    time.sleep(float(text))\n    return text\n"
+    module.write_text(code)
+    definition = define_tool("timed", "nap", max_workers=1)
+    definition["entry"]["handler"] = "timed_for_fleets:nap"
     file.write_text(json.dumps({**definition, "version": "1.0.0"}))
-    # Of its own, for it is changed.
-    with handlers_in(tmp_path, monkeypatch, ray_cluster):
-        async with asyncio.timeout(BOUND), fleet_engine(tmp_path) as bench:
-            await bench.engine.load()
-            assert (await bench.call("timed", "0")).is_success
-            (first,) = [each.ready.pid for each in workers_of(bench, "timed")]
-            running = asyncio.create_task(bench.call("timed", "1.5"))
-            await asyncio.sleep(0)
-            (tmp_path / "handlers_of_fleets.py").write_text(
-                HANDLERS + "def nap(text): return 'new'\n"
-            )
-            file.write_text(json.dumps({**definition, "version": "1.1.0"}))
-            await bench.engine.reload()
-            assert (await bench.call("timed", "0")).output == {"result": "new"}
-            assert (await running).output == {"result": "1.5"}
-            while is_alive(first):  # noqa: ASYNC110 - an end rings no bell
-                await asyncio.sleep(0.05)
+    await bench.engine.load()
+    assert (await bench.call("timed", "0")).is_success
+    (first,) = [each.ready.pid for each in workers_of(bench, "timed")]
+    running = asyncio.create_task(bench.call("timed", "1.5"))
+    await asyncio.sleep(0)
+    module.write_text(code + "def nap(text): return 'new'\n")
+    file.write_text(json.dumps({**definition, "version": "1.1.0"}))
+    await bench.engine.reload()
+    assert (await bench.call("timed", "0")).output == {"result": "new"}
+    assert (await running).output == {"result": "1.5"}
+    while is_alive(first):  # noqa: ASYNC110 - an end rings no bell
+        await asyncio.sleep(0.05)
+    # The worker is lost, and the next one imports what is there now.
+    module.write_text(code + "def nap(text): return 'newest'\n")
+    (worker,) = workers_of(bench, "timed")
+    worker._line.end_worker(worker)
+    assert (await bench.call("timed", "0")).output == {"result": "newest"}
 
 
 async def test_lines_are_the_calls_own(bench: Bench) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -127,7 +128,7 @@ class FleetConnection:
         self._numbers = 0
         self._joined: asyncio.Future[None] | None = None
         self._frames: Frames | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: DriverProcess | None = None
         self._starting: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._why = "its connection ended"
@@ -192,7 +193,7 @@ class FleetConnection:
         process, frames = self._process, self._frames
         self._send_order(do="leave")
         if process is not None:
-            await asyncio.to_thread(_end_process, process)
+            await asyncio.to_thread(process.end)
         if frames is not None:
             frames.close()
 
@@ -204,7 +205,7 @@ class FleetConnection:
         ours, theirs = socket.socketpair()
         self._why = "its connection ended"
         try:
-            self._process = await asyncio.to_thread(_start_process, theirs, self.address)
+            self._process = await asyncio.to_thread(DriverProcess, theirs, self.address)
             _, self._frames = await asyncio.get_running_loop().create_connection(
                 lambda: Frames(self._hear_driver, self._note_end), sock=ours
             )
@@ -293,7 +294,7 @@ class FleetConnection:
         process, self._process = self._process, None
         if process is not None:
             # The loop's own threads may have ended: this is heard at its very end, too.
-            threading.Thread(target=_end_process, args=(process,), daemon=True).start()
+            threading.Thread(target=process.end, daemon=True).start()
         self._give_up(self._why)
 
     def _end_joining(self, error: Exception) -> None:
@@ -337,33 +338,51 @@ def _decode_answer(message: bytes) -> Answer:
         return Answer(_read_number(message).id, error=fault)
 
 
-def _start_process(theirs: socket.socket, address: str) -> subprocess.Popen[bytes]:
-    if find_spec("ray") is None:
-        raise MissingExtraError(
-            "tools with isolation: ray need Ray: pip install 'tool-engine[ray]'"
+class DriverProcess:
+    """The process that speaks to Ray, which is started at once.
+
+    Args:
+        theirs: Its end of the connection.
+        address: The setting `fleet`.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+    """
+
+    def __init__(self, theirs: socket.socket, address: str) -> None:
+        self._folder = ""
+        """Of the Ray that it starts itself."""
+        self._process = self._start(theirs, address)
+        self.pid = self._process.pid
+
+    def end(self) -> None:
+        """Wait for its end, as its connection is closed; end it if it takes long. Blocks."""
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._folder:  # it removes that itself, unless it was killed
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self, theirs: socket.socket, address: str) -> subprocess.Popen[bytes]:
+        if find_spec("ray") is None:
+            raise MissingExtraError(
+                "tools with isolation: ray need Ray: pip install 'tool-engine[ray]'"
+            )
+        environment = {**os.environ, **_QUIET}
+        if address == "local":
+            folder = tempfile.gettempdir()
+            if len(folder) > _LONGEST_FOLDER:
+                folder = "/tmp"  # noqa: S108 - mkdtemp makes a folder of its own there
+            environment.update(_LOOPBACK)
+            environment["RAY_TMPDIR"] = self._folder = tempfile.mkdtemp(prefix="te-", dir=folder)
+        return subprocess.Popen(  # noqa: S603 - this interpreter, our module
+            [sys.executable, "-I", "-u", "-c", _START, str(theirs.fileno()), json.dumps(sys.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            env=environment,
+            start_new_session=True,
         )
-    environment = {**os.environ, **_QUIET}
-    if address == "local":
-        folder = tempfile.gettempdir()
-        if len(folder) > _LONGEST_FOLDER:
-            folder = "/tmp"  # noqa: S108 - mkdtemp makes a folder of its own there
-        environment.update(_LOOPBACK)
-        environment["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="te-", dir=folder)
-    return subprocess.Popen(  # noqa: S603 - this interpreter, our module
-        [sys.executable, "-I", "-u", "-c", _START, str(theirs.fileno()), json.dumps(sys.path)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        pass_fds=(theirs.fileno(),),
-        env=environment,
-        start_new_session=True,
-    )
-
-
-def _end_process(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a driver whose connection is closed; end it if it takes long."""
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
