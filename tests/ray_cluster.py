@@ -29,6 +29,8 @@ STARTS = 3
 END_LIMIT = 30.0
 MEMORY = 80 * 2**20
 """Bytes for the objects of a node."""
+AS_OTHERS = {"RAY_worker_niceness": "0"}
+"""Ray's workers get what all others leave of a processor: beside other tests, next to nothing."""
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: make ray")
 
 
@@ -49,6 +51,7 @@ class RayCluster:
             "RAY_TMPDIR": str(folder),
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_DISABLE_IMPORT_WARNING": "1",
+            **AS_OTHERS,
         }
         environment.pop("RAY_ADDRESS", None)
         self._words = (folder / "words").open("w+")

@@ -21,7 +21,7 @@ import pytest
 from tests.effort import IS_WHOLE
 from tests.fleet.samples import BOUND, HANDLERS, fleet_engine, has_ended
 from tests.ports import free_port
-from tests.ray_cluster import MEMORY, is_alive, needs_ray, tree_of
+from tests.ray_cluster import AS_OTHERS, MEMORY, is_alive, needs_ray, tree_of
 
 pytestmark = [pytest.mark.ray, needs_ray, pytest.mark.asyncio(loop_scope="module")]
 PORTS = ("--port", "--ray-client-server-port", "--node-manager-port", "--object-manager-port")
@@ -45,6 +45,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        for name, value in AS_OTHERS.items():
+            patch.setenv(name, value)
         patch.setenv("RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S", f"{BOUND:.0f}")
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # so that it stays on loopback
         ports = [free_port() for _ in PORTS]

@@ -232,7 +232,8 @@ def make_backend(tools: dict[str, Tool]) -> tuple[FleetBackend, Fleet]:
 async def begin(backend: FleetBackend, tool: Tool) -> tuple[asyncio.Task[Any], Line]:
     """A call, and the line that it has come to."""
     made: Any = None
-    call = asyncio.create_task(backend.execute(made, tool, {}, ToolExecutionContext()))
+    context = ToolExecutionContext().bound_to(None, made, f"call of {tool.name}", None, None)
+    call = asyncio.create_task(backend.execute(made, tool, {}, context))
     async with asyncio.timeout(BOUND):
         while (known := backend._lines.get(tool.name)) is None or not known[2].waiting:  # noqa: ASYNC110 - as it is
             await asyncio.sleep(0.001)
@@ -307,3 +308,25 @@ async def test_code_that_has_changed_here_too(tools: dict[str, Tool], tmp_path: 
         with pytest.raises(DefinitionMismatchError, match="deploy the same version there"):
             await call
     await backend.close(0)
+
+
+async def test_a_worker_that_stands_still(tools: dict[str, Tool]) -> None:
+    """Once its call's end is unknown, it is no longer one of the tool's `max_workers`."""
+    backend, fleet = make_backend(tools)
+    waits, line = await begin(backend, tools["one"])
+    fleet.make_ready(1)
+    await settle()
+    next_call = enter(line)
+    backend.give_up("call of one")
+    assert fleet.ended() == [], "it runs, and was not cancelled"
+    waits.cancel()
+    await settle()
+    backend.give_up("call of one")
+    assert (fleet.ended(), fleet.started()) == ([1], [1, 2])
+    fleet.make_ready(2)
+    await settle()
+    assert next_call.worker is line.workers[2]
+    assert not waits.done(), "whether the work has ended is not known"
+    await backend.close(0)
+    with pytest.raises(asyncio.CancelledError):
+        await waits

@@ -8,6 +8,7 @@ work is known only as `unknown`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -26,11 +27,18 @@ class OverdueWork:
     Args:
         controller: Gave the slots.
         lost_after: Seconds that the backend has to say that work elsewhere has ended.
+        give_up: Is called with the id of a call after them.
     """
 
-    def __init__(self, controller: AdmissionController, lost_after: float) -> None:
+    def __init__(
+        self,
+        controller: AdmissionController,
+        lost_after: float,
+        give_up: Callable[[str], object] = lambda _: None,
+    ) -> None:
         self._controller = controller
         self._lost_after = lost_after
+        self._tell_backend = give_up
         self._lost: dict[str, str] = {}
         """By call ids: what is known of their work, the oldest first."""
 
@@ -60,6 +68,7 @@ class OverdueWork:
             "work_lost", call_id=call.call_id, tool_name=call.tool_name, waited_seconds=seconds
         )
         self._controller.release(slot)
+        self._tell_backend(call.call_id)
 
     def _end_wait(self, call_id: str, timer: asyncio.TimerHandle, release: Any) -> None:
         timer.cancel()

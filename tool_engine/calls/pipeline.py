@@ -103,7 +103,7 @@ class Pipeline:
         self.present = PresentCalls(id_prefix, runs, self._retries.pauses)
         self.end_lost = self.present.end_lost
         self._flights = Flights(ending, self.present)
-        self._overdue = OverdueWork(controller, lost_after)
+        self._overdue = OverdueWork(controller, lost_after, planner.give_up)
         self.leader_of, self.explain_lost = self._flights.leader_of, self._overdue.explain_lost
         self.explain_place, self._explain_start = planner.explain_place, planner.explain_start
         self.home: object = engine

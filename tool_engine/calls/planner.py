@@ -110,6 +110,7 @@ class Planner:
         self._registry = registry
         self.explain_place = registry.places.explain_call
         self.explain_start = registry.places.explain_start
+        self.give_up = registry.places.give_up
         self._local = local
         self._backend = backend
         self._config = config

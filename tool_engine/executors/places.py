@@ -50,6 +50,10 @@ class Places:
         """Say why a call has not begun whose time is up; empty: it has, or is not known."""
         return self._ask_each("explain_start", call_id)
 
+    def give_up(self, call_id: str) -> None:
+        """Have what runs a call that does not end stand in the way of no other."""
+        self._ask_each("give_up", call_id)
+
     def _ask_each(self, name: str, call_id: str) -> str:
         for each in self._made.values():
             explain: Callable[[str], str] | None = getattr(each, name, None)

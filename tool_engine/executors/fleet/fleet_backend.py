@@ -110,6 +110,14 @@ class FleetBackend(ExecutionBackend):
         """Say why a call had not begun when it was cancelled; empty: it had, or is not known."""
         return dict(self._unbegun).get(call_id, "")
 
+    def give_up(self, call_id: str) -> str:
+        """Replace the worker of a cancelled call that has not ended for long: it stands still."""
+        for line in self.list_lines():
+            for worker in [*line.workers.values()]:
+                if any(call.context.call_id == call_id for call in worker.calls.values()):
+                    line.abandon(worker)
+        return ""
+
     async def execute(
         self,
         executor: ToolExecutor,

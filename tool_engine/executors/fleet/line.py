@@ -118,6 +118,11 @@ class FleetWorker:
             return 0
         return self.capacity - len(self.calls)
 
+    @property
+    def has_live_calls(self) -> bool:
+        """Whether any of its calls was not cancelled."""
+        return bool(self.calls.keys() - self._cancelled.keys())
+
     def _is_stubborn(self) -> bool:
         if not self._cancelled:
             return False
@@ -260,6 +265,7 @@ class Line:
         self.connection = connection
         self.waiting: deque[FleetCall] = deque()
         self.workers: dict[int, FleetWorker] = {}
+        self._abandoned: list[FleetWorker] = []
         self.gives_up_one = False
         """Whether the next worker that is free ends, so that another tool gets its place."""
         self._settings = settings
@@ -369,8 +375,16 @@ class Line:
             if self._tidying is None:
                 self._tidy_later(self.fleet.idle_time)
 
+    def abandon(self, worker: FleetWorker) -> None:
+        """Count no more on a worker that ends none of its calls: it may never do."""
+        if worker.has_live_calls:
+            return
+        self._abandoned.append(worker)
+        self.end_worker(worker)
+        self.dispatch()
+
     def end_worker(self, worker: FleetWorker) -> None:
-        """End a worker that has no calls."""
+        """End a worker that has no calls, or whose calls are given up."""
         self.workers.pop(worker.number, None)
         self.connection.end_worker(worker.number)
 
@@ -430,7 +444,7 @@ class Line:
     def fail_all(self, words: str) -> None:
         """End all calls: their workers have ended."""
         self.fail_waiting(ToolExecutionError(words))
-        for worker in [*self.workers.values()]:
+        for worker in [*self.workers.values(), *self._abandoned]:
             worker.lose(words)
 
     def find_obstacle(self, ready: Ready) -> Exception | None:
