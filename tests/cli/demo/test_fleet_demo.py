@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.fleet.seen import check_seen_here_alone
-from tests.ray_cluster import AS_OTHERS, is_alive, needs_ray, tree_of
+from tests.ray_cluster import is_alive, needs_ray, tree_of
 
 ROOT = Path(__file__).parents[3]
 BOUND = 100
@@ -38,7 +38,6 @@ def begin(folder: Path, *words: str) -> subprocess.Popen[str]:
         cwd=folder,
         env={
             **env,
-            **AS_OTHERS,
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
             "COLUMNS": "80",

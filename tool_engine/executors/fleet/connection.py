@@ -47,6 +47,9 @@ long a lost call waits for the cause of its worker's death to be known, and how 
 whether that time is over: a second otherwise, each of them."""
 _LOOPBACK: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Without it Ray takes this machine's outer address for its node's, and listens on all of them."""
+_AS_OTHERS: Final = {"RAY_worker_niceness": "0"}
+"""As worker processes of `isolation: process` run; Ray gives its own what all others leave of the
+processors, so that beside other work a call does not begin for a minute."""
 _SECONDS_TO_JOIN: Final = 180.0
 """What does not listen is known in seconds. A server for clients starts a process for each, which
 takes more than a minute where the machine of the head is busy; a call has a deadline of its own."""
@@ -375,7 +378,7 @@ class DriverProcess:
             folder = tempfile.gettempdir()
             if len(folder) > _LONGEST_FOLDER:
                 folder = "/tmp"  # noqa: S108 - mkdtemp makes a folder of its own there
-            environment.update(_LOOPBACK)
+            environment = {**_AS_OTHERS, **environment, **_LOOPBACK}
             environment["RAY_TMPDIR"] = self._folder = tempfile.mkdtemp(prefix="te-", dir=folder)
         return subprocess.Popen(  # noqa: S603 - this interpreter, our module
             [sys.executable, "-I", "-u", "-c", _START, str(theirs.fileno()), json.dumps(sys.path)],
