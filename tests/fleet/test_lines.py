@@ -86,7 +86,7 @@ class Owner:
     def make_room(self, hungry: Line) -> None:
         del hungry
 
-    def doubt(self, line: Line, error: DefinitionMismatchError) -> None:
+    def doubt_code(self, line: Line, error: DefinitionMismatchError) -> None:
         line.fail_waiting(error)
 
 

@@ -196,7 +196,7 @@ class FleetConnection:
         process, frames = self._process, self._frames
         self._send_order(do="leave")
         if process is not None:
-            await asyncio.to_thread(process.end)
+            await asyncio.to_thread(process.end_process)
         if frames is not None:
             frames.close()
 
@@ -297,7 +297,7 @@ class FleetConnection:
         process, self._process = self._process, None
         if process is not None:
             # The loop's own threads may have ended: this is heard at its very end, too.
-            threading.Thread(target=process.end, daemon=True).start()
+            threading.Thread(target=process.end_process, daemon=True).start()
         self._give_up(self._why)
 
     def _end_joining(self, error: Exception) -> None:
@@ -355,10 +355,10 @@ class DriverProcess:
     def __init__(self, theirs: socket.socket, address: str) -> None:
         self._folder = ""
         """Of the Ray that it starts itself."""
-        self._process = self._start(theirs, address)
+        self._process = self._start_process(theirs, address)
         self.pid = self._process.pid
 
-    def end(self) -> None:
+    def end_process(self) -> None:
         """Wait for its end, as its connection is closed; end it if it takes long. Blocks."""
         try:
             self._process.wait(10)
@@ -368,7 +368,7 @@ class DriverProcess:
         if self._folder:  # it removes that itself, unless it was killed
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _start(self, theirs: socket.socket, address: str) -> subprocess.Popen[bytes]:
+    def _start_process(self, theirs: socket.socket, address: str) -> subprocess.Popen[bytes]:
         if find_spec("ray") is None:
             raise MissingExtraError(
                 "tools with isolation: ray need Ray: pip install 'tool-engine[ray]'"

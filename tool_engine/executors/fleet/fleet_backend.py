@@ -115,7 +115,7 @@ class FleetBackend(ExecutionBackend):
         for line in self.list_lines():
             for worker in [*line.workers.values()]:
                 if any(call.context.call_id == call_id for call in worker.calls.values()):
-                    line.abandon(worker)
+                    line.abandon_worker(worker)
         return ""
 
     async def execute(
@@ -249,7 +249,7 @@ class FleetBackend(ExecutionBackend):
         if surplus > 1 or (surplus == 1 and hungry.hunger >= _SECONDS_TO_GIVE_WAY):
             most.gives_up_one = True
 
-    def doubt(self, line: Line, error: DefinitionMismatchError) -> None:
+    def doubt_code(self, line: Line, error: DefinitionMismatchError) -> None:
         """Have its calls run by the present code, if that has changed here, too."""
         task = asyncio.create_task(self._renew_line(line, error))
         self._tasks.add(task)

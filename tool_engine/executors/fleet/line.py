@@ -238,7 +238,7 @@ class LineOwner(Protocol):
     def make_room(self, hungry: Line) -> None:
         """Have others give up a worker: for a second none of this line's has started."""
 
-    def doubt(self, line: Line, error: DefinitionMismatchError) -> None:
+    def doubt_code(self, line: Line, error: DefinitionMismatchError) -> None:
         """End its waiting calls, unless what is wrong is its own idea of the code."""
 
 
@@ -375,7 +375,7 @@ class Line:
             if self._tidying is None:
                 self._tidy_later(self.fleet.idle_time)
 
-    def abandon(self, worker: FleetWorker) -> None:
+    def abandon_worker(self, worker: FleetWorker) -> None:
         """Count no more on a worker that ends none of its calls: it may never do."""
         if worker.has_live_calls:
             return
@@ -403,7 +403,7 @@ class Line:
             return
         self.failed_starts = 0
         if isinstance(error, DefinitionMismatchError):
-            self._owner.doubt(self, error)
+            self._owner.doubt_code(self, error)
         else:
             self.fail_waiting(error)
 
