@@ -13,6 +13,7 @@ from tests.cluster.crew import BOUND
 from tests.postgres import PostgresServer
 from tool_engine.admission.cluster import cluster_database, member
 from tool_engine.admission.cluster.cluster_database import ClusterConnection
+from tool_engine.errors import ConfigurationError
 
 END_ALL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'tests'"
 
@@ -57,6 +58,16 @@ async def test_a_server_that_can_only_be_read_by_now(
     finally:
         await connection.execute("ALTER DATABASE tests RESET ALL")
         await connection.close()
+
+
+async def test_a_server_that_is_too_old(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As this one would be for a version that needs a newer one."""
+    monkeypatch.setattr(cluster_database, "_OLDEST", 990000)
+    engine = make()
+    with pytest.raises(ConfigurationError, match="needs PostgreSQL 99 or newer, and its server is"):
+        await engine.load()
+    refused = await engine.execute("work")
+    assert (refused.error_type, "needs PostgreSQL" in str(refused.error)) == ("rejected", True)
 
 
 @pytest.fixture

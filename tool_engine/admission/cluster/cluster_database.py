@@ -334,7 +334,8 @@ class ClusterConnection:
         )
         if row[0] < _OLDEST:
             raise ConfigurationError(
-                f"a cluster needs PostgreSQL 12 or newer, and its server is {row[0] // 10000}"
+                f"a cluster needs PostgreSQL {_OLDEST // 10000} or newer, and its server is "
+                f"{row[0] // 10000}"
             )
         if row[1] or row[2]:
             raise ConfigurationError(
