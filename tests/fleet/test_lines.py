@@ -18,8 +18,8 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.fleet.connection import FleetConnection, FleetLostError
 from tool_engine.executors.fleet.fleet_backend import FleetBackend
 from tool_engine.executors.fleet.line import DefinitionMismatchError, FleetCall, Line
+from tool_engine.executors.fleet_entry import FleetEntry
 from tool_engine.executors.lost_work import WorkerLostError
-from tool_engine.executors.python.fleet_entry import FleetEntry
 from tool_engine.executors.python.python_entry import PythonEntry
 from tool_engine.executors.python.worker import Answer, Fault
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fleet.samples import BOUND, Bench, define_tool
+from tests.fleet.samples import BOUND, Bench, define_tool, has_ended
 from tests.ray_cluster import is_alive
 from tool_engine import DefinitionError, ToolEngineEvent
 
@@ -189,3 +189,36 @@ async def test_a_decorated_function(bench: Bench, handlers: Path) -> None:
 
     with pytest.raises(DefinitionError, match="define it in a module"):
         bench.engine.tool(isolation="ray", description="x")(local)
+
+
+async def test_a_program(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`entry.argv` runs on a node as here: its output, its failure, its end with its call."""
+    monkeypatch.setenv("FLEET_TOKEN", "a-secret-of-the-engine")
+    script = 'echo $$ >> "$1"; echo $TOKEN; test "$2" = wait && sleep 1000; exit 3'
+    config = {
+        "isolation": "ray",
+        "resources": {"cpus": 0},
+        "max_workers": 1,
+        "env": {"TOKEN": "${env:FLEET_TOKEN}"},
+        "ok_exit_codes": [3],
+    }
+    entry = {"type": "builtin", "argv": ["sh", "-c", script, "sh", str(bench.file), "{text}"]}
+    bench.engine.register_tool(
+        {**define_tool("program", "pid"), "entry": {**entry, "config": config}}
+    )
+    result = await bench.call("program", "now")
+    assert (result.output["exit_code"], result.output["truncated"]) == (3, False)
+    assert "a-secret" not in str(result.output)
+    assert (await bench.call("program", "wait", seconds=1.0)).error_type == "timeout"
+    calling = asyncio.create_task(bench.call("program", "wait"))
+    pids = await bench.noted(3)
+    assert not is_alive(pids[1])
+    calling.cancel()
+    await asyncio.wait([calling])
+    await has_ended(pids[2])
+    # The same worker goes on: a program's end is none of its worker's.
+    step = {"id": "far", "tool": "program", "params": {"text": "${params.text}"}}
+    flow = define_tool("flow", "pid") | {"entry": {"type": "workflow", "steps": [step]}}
+    bench.engine.register_tool(flow)
+    result = await bench.call("flow", "now")
+    assert (result.output["exit_code"], len(workers_of(bench, "program"))) == (3, 1)

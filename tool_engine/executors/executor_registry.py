@@ -83,6 +83,7 @@ PYTHON: Final = "python"
 _PYTHON_ENTRY: Final = "tool_engine.executors.python.python_entry"
 _HTTP: Final = "http_request"
 _COMMAND: Final = "run_command"
+_FLEET_COMMANDS: Final = "tool_engine.executors.fleet.fleet_program"
 _WORKFLOW: Final = "run_workflow"
 _SQL: Final = "sql_query"
 _MCP: Final = "mcp_tool"
@@ -92,8 +93,7 @@ _log = get_logger(__name__)
 
 def find_missing_fleet(tool: Tool) -> list[DefinitionProblem]:
     """Return the problem of a tool that needs a fleet, where there is none."""
-    config = tool.implementation_config.get("config")
-    if not isinstance(config, dict) or config.get("isolation") != "ray":
+    if not _is_for_fleet(tool.implementation_config):
         return []
     words = (
         "a tool with isolation: ray needs a fleet, and the engine has none; write "
@@ -239,8 +239,13 @@ class ExecutorRegistry:
         registered = self._registered.get(tool.handler)
         if registered is not None:
             return registered
-        name = _executor_name(tool.implementation_config, tool)
-        return self._python_handlers().resolve(tool) if name == PYTHON else self.get(name)
+        entry = tool.implementation_config
+        name = _executor_name(entry, tool)
+        if name == PYTHON:
+            return self._python_handlers().resolve(tool)
+        if name == _COMMAND and _is_for_fleet(entry) and name not in self._registered:
+            return self._fleet_commands()
+        return self.get(name)
 
     def prepare(self, tools: Iterable[Tool] = ()) -> None:
         """Import what `tools` need for their first call; it takes long, so call it in a thread.
@@ -288,6 +293,8 @@ class ExecutorRegistry:
         problems: list[DefinitionProblem] = module.check_entry(tool)
         if name == _SQL and self._sources:
             problems += module.check_source(tool, self._sources)
+        if name == _COMMAND:
+            problems = problems or self._check_fleet(tool)
         return problems
 
     def name_of(self, tool: Tool) -> str:
@@ -300,6 +307,12 @@ class ExecutorRegistry:
 
     def is_python(self, tool: Tool) -> bool:
         return self.name_of(tool) == PYTHON
+
+    def is_for_fleet(self, tool: Tool) -> bool:
+        """Return True if a fleet runs the tool's function or program."""
+        return self.name_of(tool) in (PYTHON, _COMMAND) and _is_for_fleet(
+            tool.implementation_config
+        )
 
     def is_workflow(self, tool: Tool) -> bool:
         if self.is_of_source(tool):
@@ -314,7 +327,7 @@ class ExecutorRegistry:
     def check_key(self) -> str:
         """Return what `check` depends on beside the tool: same key, same answers."""
         sources = sorted((name, each.readonly) for name, each in (self._sources or {}).items())
-        return "\n".join((*sorted(self._registered), repr(sources)))
+        return "\n".join((*sorted(self._registered), repr(sources), str(self._fleet is None)))
 
     def is_settled(self, tool: Tool) -> bool:
         """Return True if the answer of `check` for `tool` changes only with `check_key`."""
@@ -338,6 +351,13 @@ class ExecutorRegistry:
             self._python = made(self.places, self.approved_code)
             self._remember_opened(self.places)
         return self._python
+
+    def _fleet_commands(self) -> ToolExecutor:
+        self._python_handlers()  # the fleet is closed with these
+        if _FLEET_COMMANDS not in self._loaded:
+            made = import_module(_FLEET_COMMANDS).FleetCommands
+            self._loaded[_FLEET_COMMANDS] = made(self.places)
+        return self._loaded[_FLEET_COMMANDS]
 
     def _make_processes(self) -> ExecutionBackend:
         made = import_module("tool_engine.executors.python.process_backend").ProcessBackend
@@ -453,6 +473,11 @@ async def _end_closing(closing: Awaitable[Any]) -> BaseException | None:
 def _name_handler(entry: Mapping[str, Any], tool: Tool) -> str:
     """Return `tool.handler`, for an entry that was read once."""
     return str(entry.get("handler") or tool.name)
+
+
+def _is_for_fleet(entry: Mapping[str, Any]) -> bool:
+    config = entry.get("config")
+    return isinstance(config, Mapping) and config.get("isolation") == "ray"
 
 
 def _executor_name(entry: Mapping[str, Any], tool: Tool) -> str:

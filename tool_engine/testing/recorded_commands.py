@@ -6,12 +6,13 @@ Arguments are built and recorded output is read as in a real run; only no progra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands.captured import Captured
-from tool_engine.executors.commands.command_entry import CommandPlan, compile_entry
-from tool_engine.executors.commands.command_executor import CommandExecutor
+from tool_engine.executors.commands.command_entry import compile_entry
+from tool_engine.executors.commands.command_executor import CommandExecutor, ProgramCall, Ran
 from tool_engine.executors.commands.command_outcome import output_of
 from tool_engine.executors.commands.shell import check_script
 from tool_engine.executors.commands.shell_entry import SCRIPT
@@ -106,12 +107,11 @@ class RecordedCommandExecutor(CommandExecutor):
         """Return the program's output, real or recorded; see `CommandExecutor`."""
         if self.recording.is_empty:
             return await self.real.execute(tool, params, context)
-        return await super().execute(tool, params, context)
+        return await self.run(tool, params, self._replay_program)
 
-    async def _run_command(
-        self, plan: CommandPlan, argv: list[str], env: dict[str, str], seconds: float | None
-    ) -> Finished:
-        return self.recording.finished(argv, plan.max_output)
+    async def _replay_program(self, call: ProgramCall) -> Ran:
+        finished = self.recording.finished(call.argv, call.max_output)
+        return Ran(partial(output_of, call.program, finished, None), finished.is_large)
 
 
 class RecordedShellExecutor:

@@ -111,7 +111,7 @@ def _check_all(settings: Settings, paths: Sequence[str]) -> list[Checked]:
         # Right in itself: which engine loads it is not known.
         registry = ExecutorRegistry()
         for each in checked:
-            tools = filter(registry.is_python, each.tools)
+            tools = filter(registry.is_for_fleet, each.tools)
             each.warnings += [str(lack) for tool in tools for lack in find_missing_fleet(tool)]
     if isinstance(servers, tuple) and not paths and settings.file is not None:
         found = Checked(settings.file.file, list(servers))

@@ -66,13 +66,13 @@ async def _print_status(settings: Settings, *, fails: bool, as_json: bool) -> in
 
 def _list_tools(engine: ToolEngine, found: FleetSnapshot) -> list[dict[str, Any]]:
     """Return what the tools of a fleet need, and what of it no node has."""
-    from tool_engine.executors.python.python_entry import compile_entry
+    from tool_engine.executors.fleet.fleet_backend import worker_entry_of
 
     rows = []
     for tool in engine.index:
         if tool.implementation_config.get("config", {}).get("isolation") != "ray":
             continue
-        fleet = compile_entry(tool).fleet
+        fleet = worker_entry_of(tool).fleet
         assert fleet is not None  # noqa: S101 - a tool that says so has one, or is not loaded
         rows.append(
             {

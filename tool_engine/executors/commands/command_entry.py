@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tool_engine.executors.commands.argument import (
     Argument,
@@ -21,6 +22,7 @@ from tool_engine.executors.commands.argument import (
     parse_argument,
 )
 from tool_engine.executors.entry_reader import EntryReader
+from tool_engine.executors.fleet_entry import FLEET_KEYS, RAY, FleetEntry, read_fleet
 from tool_engine.executors.templates import TemplateError, TextTemplate, find_foreign_forms
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
@@ -30,7 +32,9 @@ DEFAULT_MAX_OUTPUT: Final = 64 * 1024
 
 _MAX_OUTPUT_LIMIT: Final = 16 * 1024 * 1024
 _ENTRY_KEYS: Final = ("type", "handler", "argv", "cwd", "config")
-_CONFIG_KEYS: Final = ("env", "inherit", "ok_exit_codes", "max_output", "may_be_option")
+_OWN_KEYS: Final = ("env", "inherit", "ok_exit_codes", "max_output", "may_be_option")
+_FLEET_KEYS: Final = tuple(key for key in FLEET_KEYS if key != "batch")
+"""A program is no call among many: none waits for others."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
@@ -45,13 +49,15 @@ class CommandPlan(msgspec.Struct, frozen=True):
     """Environment variables that are passed on unchanged."""
     ok_exit_codes: frozenset[int]
     max_output: int
+    fleet: FleetEntry | None = None
+    """What it needs of a fleet; None: it runs on this machine."""
 
 
 class _Reader(EntryReader[CommandPlan]):
     def read(self) -> CommandPlan:
         entry = self.tool.implementation_config
         self.keys(entry, _ENTRY_KEYS, "entry")
-        config = self.config(_CONFIG_KEYS)
+        config = self.config((*_OWN_KEYS, "isolation", *_FLEET_KEYS))
         program, arguments = self._read_argv(entry.get("argv"), self._may_be_option(config))
         return CommandPlan(
             program=program,
@@ -61,7 +67,27 @@ class _Reader(EntryReader[CommandPlan]):
             inherit=self._read_inherit(config.get("inherit", [])),
             ok_exit_codes=self._ok_exit_codes(config.get("ok_exit_codes", [0])),
             max_output=self._max_output(config.get("max_output", DEFAULT_MAX_OUTPUT)),
+            fleet=self._read_fleet(config),
         )
+
+    def _read_fleet(self, config: Mapping[str, Any]) -> FleetEntry | None:
+        isolation = config.get("isolation", "none")
+        if isolation == RAY:
+            fleet = read_fleet(config, self.problem, self.keys)
+            return None if fleet is None else replace(fleet, is_alone=True)
+        if isolation != "none":
+            self.problem(
+                "entry.config.isolation",
+                f"must be one of none, {RAY}; a program has a process of its own anyway; got "
+                f"{isolation!r}",
+            )
+        for key in config:
+            if key in _FLEET_KEYS:
+                self.problem(
+                    f"entry.config.{key}",
+                    f"is for programs that run on a fleet; add isolation: {RAY}, or remove it",
+                )
+        return None
 
     def _read_argv(
         self, argv: Any, may_be_option: Collection[str]

@@ -41,7 +41,7 @@ MAX_FLOOD: Final = 64 * 1024 * 1024
 _GRACE: Final = 1.0
 """The most seconds between SIGTERM and SIGKILL."""
 _CHUNK: Final = 64 * 1024
-_LARGE: Final = 512 * 1024
+LARGE: Final = 512 * 1024
 """Bytes of output whose decoding takes long; the default keeps little more."""
 _DRAIN_READS: Final = 32
 """More than a pipe holds; bounded, as an escaped process may keep writing."""
@@ -74,7 +74,7 @@ class Finished(msgspec.Struct, frozen=True):
 
     @property
     def is_large(self) -> bool:
-        return self.stdout.kept + self.stderr.kept > _LARGE
+        return self.stdout.kept + self.stderr.kept > LARGE
 
 
 class Bell:

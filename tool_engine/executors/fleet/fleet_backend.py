@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from importlib import import_module
 from typing import Any, Final
 
 import msgspec
@@ -18,13 +19,19 @@ from tool_engine.executors.fleet.versions import own_versions
 from tool_engine.executors.python.handler_source import SourceError, source_text
 from tool_engine.executors.python.importing import hash_of
 from tool_engine.executors.python.process_backend import is_same_tool
-from tool_engine.executors.python.python_entry import compile_entry, declared_of
+from tool_engine.executors.python.python_entry import (
+    PythonEntry,
+    compile_entry,
+    declared_of,
+    is_place,
+)
 from tool_engine.interfaces import ExecutionBackend, ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 from tool_engine.model.trace import trace_headers
 
 _CLOSED: Final = "the engine was closed"
+_PROGRAMS: Final = "tool_engine.executors.fleet.fleet_program"
 _WAITED: Final = "it had not begun: it waited for a worker of the fleet"
 _SECONDS_TO_GIVE_WAY: Final = 5
 """After so long a tool without a worker gets the only one of another: to start one takes less."""
@@ -49,7 +56,7 @@ class FleetBackend(ExecutionBackend):
     ) -> None:
         self._approved = approved
         self._find_tool = find_tool
-        self._entries = CompiledEntries(compile_entry)
+        self._entries = CompiledEntries(worker_entry_of)
         self.connection = FleetConnection(address, self._retire_former)
         self._lines: dict[str, tuple[Tool, str | None, Line]] = {}
         self._is_listed: dict[str, bool] = {}
@@ -133,7 +140,15 @@ class FleetBackend(ExecutionBackend):
             DefinitionMismatchError: The nodes have other code, or other versions.
             MissingExtraError: Ray is not installed.
         """
-        del executor
+        send: Callable[..., Awaitable[Any]] | None = getattr(executor, "send", None)
+        if send is not None:
+            # It prepares what a worker does, and reads what that returns.
+            return await send(tool, params, context, self._run_call)
+        return await self._run_call(tool, params, context)
+
+    async def _run_call(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> Any:
         if self._is_closed:
             raise ToolExecutionError(_CLOSED)
         call = FleetCall(params, context, trace_headers())
@@ -200,7 +215,7 @@ class FleetBackend(ExecutionBackend):
         code = approved or await asyncio.to_thread(_hash_code, entry.module)
         versions = await asyncio.to_thread(own_versions)
         known = self._lines.get(tool.name)
-        entry = msgspec.structs.replace(entry, approved=code, parameters=declared_of(tool))
+        entry = msgspec.structs.replace(entry, approved=code)
         settings = {
             "entry": entry,
             "paths": [*sys.path],
@@ -268,6 +283,15 @@ class FleetBackend(ExecutionBackend):
                 return
             await self._make_line(known[0])
         line.move_waiting(self._lines[known[0].name][2])
+
+
+def worker_entry_of(tool: Tool) -> PythonEntry:
+    """Return what the workers of a tool run: its function, or one that starts its program."""
+    if is_place(tool.handler):
+        return msgspec.structs.replace(compile_entry(tool), parameters=declared_of(tool))
+    # Loaded by name on first use: most tools of a fleet are functions.
+    entry: PythonEntry = import_module(_PROGRAMS).worker_entry_of(tool)
+    return entry
 
 
 async def _outlast_call(call: FleetCall) -> None:

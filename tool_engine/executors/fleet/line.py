@@ -143,7 +143,8 @@ class FleetWorker:
         self._wants_context = signature is not None and wants_context(signature)
         fleet = self._line.fleet
         # While one batch runs, the next one is on its way.
-        self.capacity = max(1, 2 * fleet.batch_size, SHARED_CALLS * described["is_async"])
+        is_shared = described["is_async"] and not fleet.is_alone
+        self.capacity = max(1, 2 * fleet.batch_size, SHARED_CALLS * is_shared)
         self.ready = ready
         self._line.failed_starts = 0
         self._line.note_free(self)

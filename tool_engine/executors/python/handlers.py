@@ -20,9 +20,9 @@ from tool_engine.errors import (
     ToolEngineError,
 )
 from tool_engine.executors.commands.supervisor import Bell
+from tool_engine.executors.fleet_entry import RAY
 from tool_engine.executors.handler import check_handler, check_signature, executor_for
 from tool_engine.executors.places import PlacedHandler, Places
-from tool_engine.executors.python.fleet_entry import RAY
 from tool_engine.executors.python.hints import ADAPTING, asks_types
 from tool_engine.executors.python.importing import OtherCodeError, check_running, import_source
 from tool_engine.executors.python.python_entry import (

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.executors.entry_reader import EntryReader
-from tool_engine.executors.python.fleet_entry import (
+from tool_engine.executors.fleet_entry import (
     FLEET_KEYS,
     RAY,
     FleetEntry,
@@ -52,10 +52,12 @@ class PythonEntry(msgspec.Struct, frozen=True):
     """The JSON Schema of each parameter of the tool."""
     fleet: FleetEntry | None = None
     """What it needs of a fleet."""
+    program: str = ""
+    """The program that the function starts, for messages; empty: it starts none."""
 
     @property
     def place(self) -> str:
-        return f"{self.module}:{self.name}"
+        return self.program or f"{self.module}:{self.name}"
 
     @property
     def is_isolated(self) -> bool:

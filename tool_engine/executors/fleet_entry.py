@@ -48,6 +48,8 @@ class FleetEntry(msgspec.Struct, frozen=True):
     """The most calls that wait for one another to travel together; 0: none waits."""
     batch_wait: float = 0.0
     """The most seconds that the first of them waits."""
+    is_alone: bool = False
+    """Whether a worker has one call at a time although its function is async."""
 
     @property
     def resources(self) -> dict[str, float]:
