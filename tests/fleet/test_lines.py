@@ -6,6 +6,9 @@ The fleet is a list of orders here, and says what a test lets it say: no Ray is 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.ray_cluster import is_alive
 from tool_engine import Tool, ToolConfigLoader, ToolExecutionContext
 from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.fleet import connection
 from tool_engine.executors.fleet.connection import FleetConnection, FleetLostError
 from tool_engine.executors.fleet.fleet_backend import FleetBackend
 from tool_engine.executors.fleet.line import DefinitionMismatchError, FleetCall, Line
@@ -330,3 +335,26 @@ async def test_a_worker_that_stands_still(tools: dict[str, Tool]) -> None:
     await backend.close(0)
     with pytest.raises(asyncio.CancelledError):
         await waits
+
+
+def test_what_a_killed_driver_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own Ray goes with it: each process, and the folder; Ray leaves two of its agents."""
+    start = (
+        "import os, subprocess, sys, time; "
+        "left = subprocess.Popen(['sleep', '1000'], start_new_session=True); "
+        "os.write(int(sys.argv[1]), b'%d' % left.pid); time.sleep(1000)"
+    )
+    monkeypatch.setattr(connection, "_START", start)
+    monkeypatch.setattr(connection, "find_spec", lambda _: True)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        driver = connection.DriverProcess(theirs, "local")
+        left = int(ours.recv(100))
+        folder = Path(f"/proc/{left}/environ").read_text().partition("RAY_TMPDIR=")[2]
+        folder = folder.partition("\0")[0]
+        assert is_alive(left)
+        assert Path(folder).is_dir()
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.end_process()
+    assert not is_alive(left)
+    assert not Path(folder).exists()

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from tool_engine.errors import MissingExtraError, ToolExecutionError
+from tool_engine.executors.commands.strays import MARK, end_strays, marks_with, new_mark
 from tool_engine.executors.fleet.frames import (
     BUNDLE,
     Frames,
@@ -353,8 +354,8 @@ class DriverProcess:
     """
 
     def __init__(self, theirs: socket.socket, address: str) -> None:
-        self._folder = ""
-        """Of the Ray that it starts itself."""
+        self._folder = self._mark = ""
+        """Of the Ray that it starts itself, and of all processes that belong to that."""
         self._process = self._start_process(theirs, address)
         self.pid = self._process.pid
 
@@ -366,6 +367,8 @@ class DriverProcess:
             self._process.kill()
             self._process.wait()
         if self._folder:  # it removes that itself, unless it was killed
+            # Some of Ray's own outlive such a driver.
+            end_strays(self._mark)
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start_process(self, theirs: socket.socket, address: str) -> subprocess.Popen[bytes]:
@@ -380,6 +383,8 @@ class DriverProcess:
                 folder = "/tmp"  # noqa: S108 - mkdtemp makes a folder of its own there
             environment = {**_AS_OTHERS, **environment, **_LOOPBACK}
             environment["RAY_TMPDIR"] = self._folder = tempfile.mkdtemp(prefix="te-", dir=folder)
+            self._mark = new_mark()
+            environment[MARK] = marks_with(self._mark)
         return subprocess.Popen(  # noqa: S603 - this interpreter, our module
             [sys.executable, "-I", "-u", "-c", _START, str(theirs.fileno()), json.dumps(sys.path)],
             stdin=subprocess.DEVNULL,
