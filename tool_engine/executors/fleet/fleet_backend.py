@@ -121,7 +121,11 @@ class FleetBackend(ExecutionBackend):
         """Replace the worker of a cancelled call that has not ended for long: it stands still."""
         for line in self.list_lines():
             for worker in [*line.workers.values()]:
-                if any(call.context.call_id == call_id for call in worker.calls.values()):
+                given_up = [
+                    call for call in worker.calls.values() if call.context.call_id == call_id
+                ]
+                for call in given_up:
+                    call.is_given_up = True
                     line.abandon_worker(worker)
         return ""
 
@@ -300,7 +304,8 @@ async def _outlast_call(call: FleetCall) -> None:
         try:
             await asyncio.wait([call.ended])
         except asyncio.CancelledError:
-            continue
+            if call.is_given_up:
+                return  # else a program that does not close its engine could never end
 
 
 def _hash_code(module: str) -> str | None:

@@ -57,7 +57,10 @@ class Ready(msgspec.Struct):
 class FleetCall:
     """One call on its way to a worker and back; `is_over` when its work has ended."""
 
-    __slots__ = ("context", "ended", "is_over", "line", "number", "params", "trace", "worker")
+    __slots__ = (
+        *("context", "ended", "is_given_up", "is_over", "line", "number", "params", "trace"),
+        "worker",
+    )
 
     def __init__(
         self, params: dict[str, Any], context: ToolExecutionContext, trace: dict[str, str]
@@ -70,6 +73,8 @@ class FleetCall:
         """Where it waits, or has waited."""
         self.worker: FleetWorker | None = None
         self.is_over = False
+        self.is_given_up = False
+        """Whether it is not known that its work will ever end."""
         self.ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         """What its caller waits for; one that is cancelled has cancelled this, too."""
 
