@@ -28,7 +28,8 @@ def check_refused(result: ToolExecutionResult) -> None:
 
 
 def make_by(make: Make, strategy: str, **fields: object) -> ToolEngine:
-    timeout = {"queue_timeout": 0.5, "max_concurrent": 50}
+    # To join the cluster takes a while on a busy machine; of `reject` nothing else does.
+    timeout = {"queue_timeout": BOUND if strategy == "reject" else 1.0, "max_concurrent": 50}
     return make(concurrency={"strategy": strategy, **timeout}, bucket_limits={}, **fields)
 
 
