@@ -58,6 +58,8 @@ class _Listed:
         known.with_tasks = True
         self.tools = {known.sent_name(tool.name): tool for tool in known.learn(tools)}
         self.names = sorted(self.tools)
+        self.has_task_tools = not all(tool.is_offered for tool in tools)
+        """Whether there is one that runs only as a task."""
         self._groups: dict[str, ShownGroup] | None = None
 
     def find_groups(self, groups: Mapping[str, ToolGroup]) -> dict[str, ShownGroup]:
@@ -206,8 +208,15 @@ class Listing:
         return find_near(name[:_LONGEST_NAME], self._list_now().names, _MOST_NEAR)
 
     def _list_now(self, *, with_tasks: bool = False) -> _Listed:
+        patterns = find_patterns()
+        everything = self._list_for(patterns, with_tasks=True)
+        if with_tasks or sees_tasks.get() or not everything.has_task_tools:
+            return everything
+        return self._list_for(patterns, with_tasks=False)
+
+    def _list_for(self, patterns: tuple[str, ...], *, with_tasks: bool) -> _Listed:
         generation = self._engine.generation
-        key = patterns, with_tasks = find_patterns(), with_tasks or sees_tasks.get()
+        key = patterns, with_tasks
         made = self._made.get(key)
         if made is None or made.generation != generation:
             made = self._list_tools(generation, patterns, with_tasks=with_tasks)
