@@ -8,6 +8,7 @@ command line all show such characters in one way.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 DECEPTIVE: Final = re.compile(
@@ -34,7 +35,12 @@ def is_deceptive(text: str) -> bool:
 
 def without_unseen(text: str) -> str:
     """Return a text without its invisible characters."""
-    return re.sub(_UNSEEN, "", text)
+    return _compile_unseen().sub("", text)
+
+
+@cache
+def _compile_unseen() -> re.Pattern[str]:
+    return re.compile(_UNSEEN)
 
 
 def escape_hidden(text: str, *, keeps_lines: bool = False) -> str:

@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from tests.background.test_tasks import BOUND, Work, until
-from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
+from tool_engine import (
+    ConcurrencyConfig,
+    ToolConcurrencyController,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolExecutionContext,
+)
 
 Make = Callable[[], Awaitable[ToolEngine]]
 WAYS: dict[str, Callable[[ToolEngine], object]] = {
@@ -60,6 +66,8 @@ def count_statements(engine: ToolEngine, monkeypatch: pytest.MonkeyPatch) -> Cou
 
         async def count(*args: Any, **options: Any) -> Any:
             counts[name] += 1
+            if name == "give_back":
+                counts[f"{name} {args[0].state.id}"] += 1
             return await ask(*args, **options)
 
         return count
@@ -141,4 +149,28 @@ async def test_closing_asks_for_none(
     counts = count_statements(engine, monkeypatch)
     await engine.close()
     assert counts["claim"] <= 2
-    assert counts["give_back"] <= 4
+    back = [each for each in counts if each.startswith("give_back ")]
+    assert len(back) == counts["give_back"], "a task was given back twice"
+
+
+class ClosedAtNight(ToolConcurrencyController):
+    """A controller of a program's own, which says itself when it is shut."""
+
+    why: str | None = "closed for the night"
+
+    def explain_shut(self) -> str | None:
+        return self.why
+
+
+async def test_a_controller_of_the_programs_own(tmp_path: Path, work: Work) -> None:
+    """It is asked, too: `AdmissionController.explain_shut`."""
+    own = ClosedAtNight(ConcurrencyConfig(max_concurrent=1))
+    config = ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
+    async with ToolEngine(config, controller=own) as engine:
+        work.add_to(engine)
+        work.gate.set()
+        handle = await engine.start("work", {"number": 1})
+        state = await handle.refresh()
+        assert "this engine is closed for the night, and takes none of them" in str(state.message)
+        own.why = None
+        assert (await handle.wait(BOUND)).is_success

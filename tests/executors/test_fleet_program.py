@@ -19,8 +19,8 @@ from tool_engine.errors import DefinitionError, ToolExecutionError
 from tool_engine.executors.commands.command_entry import check_entry, compile_entry
 from tool_engine.executors.fleet.fleet_program import (
     FleetCommands,
+    program_entry_of,
     start_program,
-    worker_entry_of,
 )
 from tool_engine.executors.places import Places
 from tool_engine.model.tool import Tool
@@ -82,7 +82,7 @@ async def test_a_program_that_is_not_there(make: Make) -> None:
 def test_what_its_workers_are(make: Make) -> None:
     """They have one program at a time, are named by it, and have its limit of memory."""
     config = {**RAY, "resources": {"cpus": 2, "memory": "64MiB"}, "max_workers": 3}
-    entry = worker_entry_of(make({"argv": ["ffmpeg"], "config": config}))
+    entry = program_entry_of(make({"argv": ["ffmpeg"], "config": config}))
     assert entry.fleet is not None
     assert (entry.fleet.is_alone, entry.fleet.cpus, entry.fleet.max_workers) == (True, 2.0, 3)
     assert (entry.place, entry.memory) == ("ffmpeg", 64 * 2**20)

@@ -25,7 +25,7 @@ from tool_engine.admission.snapshot import ConcurrencySnapshot, WaitExplanation
 from tool_engine.admission.view import ControllerView
 from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import ConfigurationError, ToolEngineError
+from tool_engine.errors import ToolEngineError
 from tool_engine.interfaces import AdmissionUser
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.model.call import ToolExecutionContext
@@ -65,7 +65,6 @@ class ToolConcurrencyController(KnownArguments):
         "_user",
         "_view",
         "config",
-        "explain_shut",
         "on_configure",
     )
 
@@ -82,7 +81,6 @@ class ToolConcurrencyController(KnownArguments):
         self._pool = pool = SlotPool(config, clock)
         # The same as in the pool, one step nearer to the path of every call.
         self._gate, self._queue, self._layout = pool.gate, pool.queue, pool.layout
-        self.explain_shut = self._gate.explain_shut
         self._view = ControllerView(pool, clock)
         if leases is not None:
             import_module("tool_engine.admission.cluster.leasing").LeaseDesk(pool, leases)
@@ -98,10 +96,7 @@ class ToolConcurrencyController(KnownArguments):
             ConfigurationError: It has an engine.
         """
         if self._user is not None:
-            raise ConfigurationError(
-                "the controller admits the calls of another engine, which would close it; make one "
-                "for each engine"
-            )
+            raise refusal.make_attached_error()
         self._user = self._view.user = user
         self.on_configure.append(user.forget_plans)
         self._layout.on_limit_adapted = user.note_limit
@@ -431,6 +426,10 @@ class ToolConcurrencyController(KnownArguments):
         """Return the seconds until the pause of a bucket ends; 0.0: there is none."""
         until = self._layout.bucket(bucket).paused_until
         return 0.0 if until is None else max(0.0, until - self._clock())
+
+    def explain_shut(self) -> str | None:
+        """Return why no call that comes now gets a slot, such as `paused`; None: some do."""
+        return self._gate.explain_shut()
 
     def bridge(self) -> ControllerBridge:
         """Return what other event loops and threads use in place of the controller.

@@ -41,6 +41,14 @@ def check_shared(config: ConcurrencyConfig, leases: object) -> None:
         )
 
 
+def make_attached_error() -> ConfigurationError:
+    """It has an engine already."""
+    return ConfigurationError(
+        "the controller admits the calls of another engine, which would close it; make one for "
+        "each engine"
+    )
+
+
 def make_accounting_error(slot: object) -> ToolEngineError:
     """More was given back than was taken: a counter that were clamped would hide the leak."""
     return ToolEngineError(f"{slot!r} was given back twice: the accounting is broken")

@@ -107,11 +107,10 @@ class ConsoleApprover(KnownArguments):
 
 
 def _find_terminal(stdin: TextIO | None) -> int:
-    try:
+    # What is closed is no terminal either.
+    with contextlib.suppress(OSError, ValueError):
         if stdin is not None and stdin.isatty():
             return stdin.fileno()
-    except (OSError, ValueError):
-        pass  # it is closed: there is no terminal either, as is said below
     raise ApprovalError(
         "the standard input is no terminal, so there is no person to ask; run it in a terminal, or "
         "use another approver"

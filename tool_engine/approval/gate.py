@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
 from tool_engine.approval.answers import check_approver, decision_from, said_by
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.describe import describe_difference
@@ -499,8 +497,8 @@ def _place_of_call(context: ToolExecutionContext | None) -> dict[str, str]:
 
 def _refuse_denied(tool: Tool, policy: Decision) -> Refusal:
     message = f"calls of {tool.name!r} are not allowed here"
-    refusal = _make_refusal(ErrorType.EXECUTION_REJECTED, message, policy, because=message)
-    return replace(refusal, decided_by=policy.decided_by)
+    by = policy.decided_by
+    return _make_refusal(ErrorType.EXECUTION_REJECTED, message, policy, because=message, by=by)
 
 
 def _judge_answer(kind: str, tool_name: str, answer: _Answer, policy: Decision) -> Refusal | None:
@@ -525,8 +523,8 @@ def _refuse_rejected(
         message = f"{tool_name!r} has run, but the user did not let its result be read"
         return _make_refusal(ErrorType.RESULT_REJECTED, message, policy, decision.reason)
     message = f"the user did not allow this call of {tool_name!r}"
-    refusal = _make_refusal(ErrorType.EXECUTION_REJECTED, message, policy, decision.reason)
-    return replace(refusal, decided_by=decision.by or APPROVER)
+    by = decision.by or APPROVER
+    return _make_refusal(ErrorType.EXECUTION_REJECTED, message, policy, decision.reason, by=by)
 
 
 def _make_refusal(
@@ -536,17 +534,19 @@ def _make_refusal(
     reason: str | None = None,
     *,
     because: str | None = None,
+    by: str | None = None,
 ) -> Refusal:
     """Return a refusal with the model's message and the program's details."""
     is_result = error_type is ErrorType.RESULT_REJECTED
     is_silent = policy.is_result_silent if is_result else policy.is_silent
-    by = policy.result_by if is_result else policy.execution_by
+    rule = policy.result_by if is_result else policy.execution_by
     why = because if reason is None else reason
     details = {} if why is None else {"reason": why}
-    if isinstance(by, str):
-        details["rule"] = by
+    if isinstance(rule, str):
+        details["rule"] = rule
     message_shown = f"{message}: {reason}" if reason and not is_silent else message
-    return Refusal(error_type.value, message_shown, None if is_silent else details or None)
+    shown = None if is_silent else details or None
+    return Refusal(error_type.value, message_shown, shown, decided_by=by)
 
 
 def _name_doubt(kind: str) -> str:

@@ -157,9 +157,7 @@ class Feeding:
         """Return why no task is taken now, which other engines may run; None: some are."""
         if self.is_resting:
             return "about to end"
-        explain = getattr(self._engine.controller, "explain_shut", None)
-        because: str | None = None if explain is None else explain()
-        return because
+        return self._engine.controller.explain_shut()
 
     async def describe_wait(self, kept: KeptTask) -> None:
         """Say what a queued task waits for."""

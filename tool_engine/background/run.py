@@ -312,7 +312,7 @@ class TaskRun(msgspec.Struct, eq=False):
                     try:
                         return await controller.admit(request, queued, call_id)
                     except ControllerClosedError as error:
-                        if getattr(controller, "explain_shut", str)() != "draining":
+                        if controller.explain_shut() != "draining":
                             raise
                         await self._pause_after(error)
                     except _LIMITS as error:

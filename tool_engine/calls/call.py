@@ -23,7 +23,7 @@ from msgspec.structs import force_setattr
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.approval.scopes import narrow_scope
 from tool_engine.backends.task import ABORTED, LEASE_LOST, STOPPED, SUPERSEDED, ToolTask
-from tool_engine.calls.failure import Failure, failure_of
+from tool_engine.calls.failure import Failure, failure_from, failure_of
 from tool_engine.calls.plan import Plan
 from tool_engine.errors import ToolEngineError, UnboundContextError
 from tool_engine.interfaces import Run, Slot
@@ -209,7 +209,7 @@ class Call(msgspec.Struct, eq=False):
         task: Any = self.context.task
         if task is not None:
             removed = task.explain_removed()
-            return removed and Failure(removed.error_type, removed.error)
+            return removed and failure_from(removed)
         if self.plan is None:
             return None
         return Failure(

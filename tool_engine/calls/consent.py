@@ -175,7 +175,7 @@ class Consents:
         # A task runs what it was started with: about nothing else is anyone asked.
         changed = None if task is None else task.find_refusal()
         if changed is not None:
-            return Failure(changed.error_type, changed.error)
+            return failure_from(changed)
         now = pipeline.look_up(call)
         if isinstance(now, Failure):
             return now

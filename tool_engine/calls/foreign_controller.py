@@ -152,6 +152,9 @@ class ForeignController(AdmissionController):
     def note_overload(self, slot: Any) -> None:
         self._ask_inner(lambda: self._inner.note_overload(slot), None, "note_overload")
 
+    def explain_shut(self) -> str | None:
+        return self._ask_inner(self._inner.explain_shut, None, "explain_shut")
+
     def pause_left(self, bucket: str) -> float:
         return self._ask_inner(lambda: self._inner.pause_left(bucket), 0.0, "pause_left")
 

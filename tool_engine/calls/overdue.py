@@ -38,7 +38,7 @@ class OverdueWork:
     ) -> None:
         self._controller = controller
         self._lost_after = lost_after
-        self._tell_backend = give_up
+        self._give_up_work = give_up
         self._lost: dict[str, str] = {}
         """By call ids: what is known of their work, the oldest first."""
 
@@ -68,7 +68,7 @@ class OverdueWork:
             "work_lost", call_id=call.call_id, tool_name=call.tool_name, waited_seconds=seconds
         )
         self._controller.release(slot)
-        self._tell_backend(call.call_id)
+        self._give_up_work(call.call_id)
 
     def _end_wait(self, call_id: str, timer: asyncio.TimerHandle, release: Any) -> None:
         timer.cancel()

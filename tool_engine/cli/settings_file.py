@@ -57,8 +57,6 @@ class SettingsFile(NamedTuple):
     file: str
     values: dict[str, Any]
     """By the key that stands in the file."""
-    lines: dict[str, int]
-    """Where each key stands."""
     document: TOMLDocument
     """Where each part of them stands."""
 
@@ -66,9 +64,9 @@ class SettingsFile(NamedTuple):
         """Return the settings that are fields of an engine's configuration."""
         return {key: value for key, value in self.values.items() if key not in FOLDERS}
 
-    def place(self, key: str) -> str:
+    def place(self, *path: str) -> str:
         """Return `tool-engine.toml:3`."""
-        return f"{self.file}:{self.lines.get(key, 1)}"
+        return f"{self.file}:{self.document.find_key(path)[0]}"
 
     def point(self, *path: str) -> str:
         """Return `tool-engine.toml:3:1`, where a key stands that is wrong."""
@@ -153,12 +151,7 @@ def _read_table(file: str, keys: tuple[str, ...]) -> SettingsFile | None:
             f"{place}: the settings are a table, {got}; write them below {heading}",
             error_type=_BAD,
         )
-    document = TOMLDocument(table, text, keys)
-    lines = {key: document.find_key((key,))[0] for key in table}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            lines |= {f"{key}.{each}": document.find_key((key, each))[0] for each in value}
-    return SettingsFile(file, table, lines, document)
+    return SettingsFile(file, table, TOMLDocument(table, text, keys))
 
 
 def _check_headings(text: str, project: Mapping[str, Any]) -> None:

@@ -296,6 +296,13 @@ class AdmissionController(Protocol):
         del bucket
         return 0.0
 
+    def explain_shut(self) -> str | None:
+        """Return why no call that comes now gets a slot, such as `paused`; None: some do.
+
+        While it says so, the engine begins no tasks, which others may run; `draining` may end.
+        """
+        return None
+
     def tools_in_line(self) -> Iterable[str]:
         """Return the names of tools for whose own limits calls wait: see `adopt`."""
         return ()

@@ -16,7 +16,8 @@ import jsonschema_rs
 import msgspec
 
 from tool_engine.catalog.definition.fault import Fault, describe_value, list_names
-from tool_engine.catalog.definition.structure import RULES_BY_TYPE, type_cure
+from tool_engine.catalog.definition.structure import RULES_BY_TYPE
+from tool_engine.catalog.definition.type_cures import type_cure
 from tool_engine.catalog.definition.workload import Workload
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path

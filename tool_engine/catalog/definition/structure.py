@@ -26,7 +26,6 @@ from tool_engine.catalog.definition.foreign_words import (
     entry_type_cure,
     is_root_schema,
     key_cure,
-    list_cure,
     meant_key,
     meant_type,
     meant_value_type,
@@ -34,9 +33,9 @@ from tool_engine.catalog.definition.foreign_words import (
     schema_cure,
 )
 from tool_engine.catalog.definition.keywords import KEYWORDS
+from tool_engine.catalog.definition.type_cures import shape_cure, type_cure
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path
-from tool_engine.catalog.yaml.scalars import UnreadableScalarError, resolve_plain
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.error_path import find_error
 from tool_engine.model.parameter import PARAMETER_TYPES
@@ -63,7 +62,6 @@ _KIND_NAMES: Final = {
 }
 _DEFINITION: Final = "a mapping with name, description, …"
 _ENTRY_TYPE: Final = ("entry", "type")
-_BOOLEAN_WORDS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 # Read at import: the first definition may come from code on the event loop.
 _SCHEMA: Final = get_data("tool_engine.catalog", "definition.schema.json") or b""
 
@@ -256,18 +254,8 @@ def _wrong_type(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     types = error.kind.as_dict()["types"]
     expected = " or ".join(_KIND_NAMES[name] for name in types)
     cure = _form_cure(error, value) or type_cure(types, value, path[-1] if path else "")
-    cure = cure or _shape_cure(schema_at(error.schema_path[:-1]), path, value)
+    cure = cure or shape_cure(schema_at(error.schema_path[:-1]), path, value)
     return Fault(path, expected=expected, got=describe_value(value), cure=cure)
-
-
-def _shape_cure(rule: Any, path: Path, value: Any) -> str:
-    """Return how a list or a mapping is written where something else stands."""
-    if rule.get("type") == "array" and isinstance(value, dict):
-        return "write a dash before it: it is the first entry of a list"
-    if rule.get("type") != "object" or not path:
-        return ""
-    listed = ", ".join(islice(rule.get("properties", ()), 4))
-    return f"write a mapping, of {listed} and so on" if listed else "write a mapping: {NAME: VALUE}"
 
 
 def _form_cure(error: jsonschema_rs.ValidationError, value: Any) -> str:
@@ -277,48 +265,6 @@ def _form_cure(error: jsonschema_rs.ValidationError, value: Any) -> str:
     if not is_number or re.search(rule.get("pattern", ""), str(value)):
         return ""
     return _as_cure(rule["description"])
-
-
-def type_cure(types: list[str], value: Any, key: object = "") -> str:
-    """Return the cure for a wrongly typed value, if one is obvious."""
-    if value is None:
-        return "give it a value or remove the key"
-    if isinstance(value, str):
-        return _cure_for_text(types, value, key)
-    if "string" in types:
-        return _cure_for_no_text(value)
-    if isinstance(value, list) and types == ["boolean"]:
-        return "the names of required properties belong into validation.required"
-    return ""
-
-
-def _cure_for_no_text(value: Any) -> str:
-    if isinstance(value, int | float):
-        return "quote it"
-    if isinstance(value, dict) and list(value.values()) == [None]:
-        # `{q}` without quotes is a mapping with a key and no value.
-        return f"quote it: '{{{next(iter(value))}}}'"
-    return f"write its name here; {DOCUMENTS}" if are_definitions([value]) else ""
-
-
-def _cure_for_text(types: list[str], text: str, key: object) -> str:
-    if "boolean" in types and text in ("true", "false"):
-        return f"write {text} without quotes"
-    if "boolean" in types and text.lower() in _BOOLEAN_WORDS:
-        return f"write {_BOOLEAN_WORDS[text.lower()]}"
-    if "array" in types:
-        return list_cure(key, text)
-    if {"number", "integer"} & set(types):
-        return _cure_for_number(text)
-    return ""
-
-
-def _cure_for_number(text: str) -> str:
-    try:
-        resolve_plain(text)
-    except UnreadableScalarError as error:
-        return error.number_cure
-    return "write a plain number without quotes or unit"
 
 
 def _wrong_choice(path: Path, error: jsonschema_rs.ValidationError) -> Fault:

@@ -113,7 +113,7 @@ def _list_entries(
         here, options = {"cluster"}, {name: options["cluster"]}
     for key in dict.fromkeys((*said, *here)):
         shown = value[key] if isinstance(value, Mapping) else getattr(value, key)
-        origin = options[name] if key in here or file is None else file.place(f"{name}.{key}")
+        origin = options[name] if key in here or file is None else file.place(name, key)
         yield Said(f"{name}.{key}", _show_value(shown), origin)
 
 

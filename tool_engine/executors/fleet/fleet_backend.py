@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
-from importlib import import_module
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.fleet.connection import FleetConnection
+from tool_engine.executors.fleet.fleet_program import FleetCommands, program_entry_of
 from tool_engine.executors.fleet.line import DefinitionMismatchError, FleetCall, Line
 from tool_engine.executors.fleet.versions import own_versions
 from tool_engine.executors.python.handler_source import SourceError, source_text
@@ -31,7 +31,6 @@ from tool_engine.model.tool import Tool
 from tool_engine.model.trace import trace_headers
 
 _CLOSED: Final = "the engine was closed"
-_PROGRAMS: Final = "tool_engine.executors.fleet.fleet_program"
 _WAITED: Final = "it had not begun: it waited for a worker of the fleet"
 _SECONDS_TO_GIVE_WAY: Final = 5
 """After so long a tool without a worker gets the only one of another: to start one takes less."""
@@ -144,10 +143,9 @@ class FleetBackend(ExecutionBackend):
             DefinitionMismatchError: The nodes have other code, or other versions.
             MissingExtraError: Ray is not installed.
         """
-        send: Callable[..., Awaitable[Any]] | None = getattr(executor, "send", None)
-        if send is not None:
+        if isinstance(executor, FleetCommands):
             # It prepares what a worker does, and reads what that returns.
-            return await send(tool, params, context, self._run_call)
+            return await executor.send(tool, params, context, self._run_call)
         return await self._run_call(tool, params, context)
 
     async def _run_call(
@@ -293,9 +291,7 @@ def worker_entry_of(tool: Tool) -> PythonEntry:
     """Return what the workers of a tool run: its function, or one that starts its program."""
     if is_place(tool.handler):
         return msgspec.structs.replace(compile_entry(tool), parameters=declared_of(tool))
-    # Loaded by name on first use: most tools of a fleet are functions.
-    entry: PythonEntry = import_module(_PROGRAMS).worker_entry_of(tool)
-    return entry
+    return program_entry_of(tool)
 
 
 async def _outlast_call(call: FleetCall) -> None:

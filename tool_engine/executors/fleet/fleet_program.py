@@ -54,7 +54,7 @@ class FleetCommands(PlacedHandler):
         return await self._commands.run(tool, params, start)
 
 
-def worker_entry_of(tool: Tool) -> PythonEntry:
+def program_entry_of(tool: Tool) -> PythonEntry:
     """Return what the workers of a tool with `argv` run."""
     plan: CommandPlan = compile_entry(tool)
     assert plan.fleet is not None  # noqa: S101 - its definition asks for a fleet
