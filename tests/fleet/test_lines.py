@@ -66,11 +66,13 @@ class Fleet(FleetConnection):
     def ended(self) -> list[int]:
         return [each["worker"] for each in self.orders if each["do"] == "kill"]
 
-    def make_ready(self, number: int, **more: Any) -> None:
+    async def make_ready(self, number: int, **more: Any) -> None:
+        """Says that a worker has started, and lets all happen that follows."""
         said = {**VERSIONS, "node": "a", "pid": 7, **more}
         if "answer" not in said:
             said["answer"] = {"id": 0, "value": DESCRIBED}
         self.owners[number].note_ready(msgspec.json.encode(said))
+        await settle()
 
     def send(self, worker: int, items: bytes, calls: int) -> None:
         assert self.is_there
@@ -117,16 +119,14 @@ async def test_calls_that_wait_when_the_driver_ends() -> None:
     line = make_line(fleet, max_workers=1)
     first, second = enter(line), enter(line)
     await settle()
-    fleet.make_ready(1)
-    await settle()
+    await fleet.make_ready(1)
     fleet.lose_driver()
     async with asyncio.timeout(BOUND):
         with pytest.raises(WorkerLostError):
             await first.ended
         await settle()
         assert fleet.started() == [1, 2]
-        fleet.make_ready(2)
-        await settle()
+        await fleet.make_ready(2)
         assert second.worker is line.workers[2]
 
 
@@ -136,8 +136,7 @@ async def test_calls_that_wait_for_a_fleet_that_is_gone() -> None:
     line = make_line(fleet, max_workers=1)
     first, second = enter(line), enter(line)
     await settle()
-    fleet.make_ready(1)
-    await settle()
+    await fleet.make_ready(1)
     fleet.can_join = False
     fleet.lose_driver()
     async with asyncio.timeout(BOUND):
@@ -158,8 +157,7 @@ async def test_a_worker_that_starts_after_its_call_was_cancelled() -> None:
     call = enter(line)
     await settle()
     line.withdraw(call)
-    fleet.make_ready(1)
-    await settle()
+    await fleet.make_ready(1)
     async with asyncio.timeout(BOUND):
         while line.workers:  # noqa: ASYNC110 - an end rings no bell
             await asyncio.sleep(0.01)
@@ -174,8 +172,7 @@ async def test_a_worker_that_starts_for_a_former_definition() -> None:
     await settle()
     line.retire()
     line.withdraw(call)
-    fleet.make_ready(1)
-    await settle()
+    await fleet.make_ready(1)
     assert fleet.ended() == [1]
 
 
@@ -184,8 +181,7 @@ async def test_memory_that_nothing_limits() -> None:
     fleet = Fleet()
     call = enter(make_line(fleet))
     await settle()
-    fleet.make_ready(1)
-    await settle()
+    await fleet.make_ready(1)
     fleet.owners[1].take([Answer(1, error=Fault("MemoryError", "", "memory"))])
     with pytest.raises(ToolExecutionError, match=r"no limit of its own: MemoryError$"):
         await call.ended
@@ -197,8 +193,7 @@ async def test_no_node_can_hold_it_any_more() -> None:
     line = make_line(fleet, max_workers=1)
     first, second = enter(line), enter(line)
     await settle()
-    fleet.make_ready(1)
-    await settle()
+    await fleet.make_ready(1)
     fleet.nodes = []
     fleet.owners.pop(1).lose("its node has gone")
     with pytest.raises(WorkerLostError):
@@ -251,8 +246,7 @@ async def test_workers_of_a_tool_that_is_gone(tools: dict[str, Tool]) -> None:
     tools["one"] = make_tool("one", min_workers=1)
     backend, fleet = make_backend(tools)
     call, _ = await begin(backend, tools["one"])
-    fleet.make_ready(1)
-    await settle()
+    await fleet.make_ready(1)
     hear = fleet.owners[1].take
     fleet._look()
     hear([Answer(1, value="a")])
@@ -269,8 +263,7 @@ async def test_tools_that_need_the_same_take_turns(tools: dict[str, Tool]) -> No
     """One that is always busy gives its only worker up for one that has waited for some seconds."""
     backend, fleet = make_backend(tools)
     served, busy = await begin(backend, tools["one"])
-    fleet.make_ready(1)
-    await settle()
+    await fleet.make_ready(1)
     waiting, hungry = await begin(backend, tools["two"])
     backend.make_room(hungry)
     assert not busy.gives_up_one, "it has waited for a second"
@@ -296,20 +289,19 @@ async def test_code_that_has_changed_here_too(tools: dict[str, Tool], tmp_path: 
     call, line = await begin(backend, tools["one"])
     other = {"answer": {"id": 0, "error": {"type": "OtherCodeError", "message": "", "kind": "x"}}}
     await asyncio.to_thread((tmp_path / "code_of_lines.py").write_text, "def f(text): return 2\n")
-    fleet.make_ready(1, **other)
+    await fleet.make_ready(1, **other)
     async with asyncio.timeout(BOUND):
         while len(fleet.started()) < 2:  # noqa: ASYNC110 - a thread reads the file
             await asyncio.sleep(0.001)
         assert not line.workers
-        fleet.make_ready(2)
-        await settle()
+        await fleet.make_ready(2)
         fleet.owners[2].take([Answer(1, value=2)])
         assert await call == 2
         # Where it has not, the node has other code indeed.
         fleet.end_worker(2)
         backend._lines["one"][2].workers.clear()
         call, _ = await begin(backend, tools["one"])
-        fleet.make_ready(3, **other)
+        await fleet.make_ready(3, **other)
         with pytest.raises(DefinitionMismatchError, match="deploy the same version there"):
             await call
     await backend.close(0)
@@ -319,8 +311,7 @@ async def test_a_worker_that_stands_still(tools: dict[str, Tool]) -> None:
     """Once its call's end is unknown, it is no longer one of the tool's `max_workers`."""
     backend, fleet = make_backend(tools)
     waits, line = await begin(backend, tools["one"])
-    fleet.make_ready(1)
-    await settle()
+    await fleet.make_ready(1)
     next_call = enter(line)
     backend.give_up("call of one")
     assert fleet.ended() == [], "it runs, and was not cancelled"
@@ -328,8 +319,7 @@ async def test_a_worker_that_stands_still(tools: dict[str, Tool]) -> None:
     await settle()
     backend.give_up("call of one")
     assert (fleet.ended(), fleet.started()) == ([1], [1, 2])
-    fleet.make_ready(2)
-    await settle()
+    await fleet.make_ready(2)
     assert next_call.worker is line.workers[2]
     assert not waits.done(), "whether the work has ended is not known"
     waits.cancel()
