@@ -85,7 +85,7 @@ TRIED = {
 OWN_LIMITS = (
     "calls/foreign_controller.py: leave `concurrency` out, and give its limits to the controller"
 )
-ONE_EACH = "admission/controller.py: make one for each engine"
+ONE_EACH = "admission/refusal.py: make one for each engine"
 DERIVED = (
     "interfaces/checking.py: pass an object of a class that derives from "
     "tool_engine.interfaces.…, which has what may be left out"
