@@ -14,6 +14,9 @@ from tests.catalog.scanning import Folder, changes
 from tool_engine.catalog import definition_files as folder_module
 from tool_engine.catalog.definition_files import Contents, FileStamp, read_once
 from tool_engine.catalog.folder import folder_reading as reload_module
+from tool_engine.catalog.folder.folder_reading import Catalog
+from tool_engine.errors import DefinitionProblem
+from tool_engine.model.tool import Tool
 
 COMES_LAST = 65534
 
@@ -110,6 +113,25 @@ def test_a_file_that_is_open_is_left_alone(folder: Folder) -> None:
     assert folder.catalog.look(patience=0.0).unsettled == {path}
     folder.catalog.arrivals.is_open = lambda asked: False
     assert folder.scan().added == ["a"]
+
+
+def test_patience_is_not_spent_on_other_files(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that rests by the time the others are read is read, however long they take."""
+    monotonic, read = time.monotonic, []
+
+    def take_long(tool: Tool) -> list[DefinitionProblem]:
+        read.append(tool.name)
+        return []
+
+    catalog = Catalog(folder.path, check=take_long)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + (100 if "z" in read else 0))
+    catalog.arrivals.is_open = lambda path: path.endswith("a.yaml") and "z" not in read
+    folder.write("a.yaml", "a")
+    folder.write("z.yaml", "z")
+    outcome = catalog.look()
+    assert (outcome.errors, outcome.claims.list_names()) == ([], ["a", "z"])
 
 
 def test_what_changes_between_reading_and_the_last_look(

@@ -201,7 +201,8 @@ class Catalog:
         """Read each file of `waiting` once it rests, and remove it."""
         end = time.monotonic() + max(patience, 2 * SETTLE_TIME)
         while waiting:
-            pause = settle
+            # Reading the others may take longer than all the patience: each is looked at after it.
+            pause, is_last = settle, time.monotonic() >= end
             for path in sorted(waiting):
                 read = None if is_told else self._reads.get(path)
                 left = self.arrivals.time_left(path, settle, read.stamp if read else None)
@@ -209,9 +210,9 @@ class Catalog:
                     pause = min(pause, left)
                 elif self._read_file(path, self.arrivals.stamp(path)):
                     waiting.remove(path)
-            if not waiting or time.monotonic() + pause > end:
+            if not waiting or is_last:
                 return
-            time.sleep(pause)
+            time.sleep(max(min(pause, end - time.monotonic()), 0.0))
 
     def _read_file(self, path: str, stamp: FileStamp | None) -> bool:
         """Read a file; return False when its state is no longer `stamp`."""
