@@ -81,6 +81,23 @@ async def test_a_conversation(engine: ToolEngine) -> None:
     assert f"{CURE}, and a conversation starts none; let the program" in str(result.error)
 
 
+async def test_the_rules_of_a_group(engine: ToolEngine) -> None:
+    """Those of a group whose tools all run only as tasks are about what cannot be called."""
+    skill = {"name": "How", "desc": "About reports", "prompt": "Call long_report.", "when": "first"}
+    words = {"description": "Reports.", "rules": "Call long_report once.", "skills": [skill]}
+    session = ToolSession(engine, "s", ToolCallConfig(default_group_enabled=True))
+    engine.register_group({"name": "work", "tools": ["long_report"], **words})
+    engine.register_group({"name": "words", "rules": "Be brief."})
+    for name in TEXT:
+        shown = session.system_prompt(name)
+        assert names_in([shown]) == {"short_report"}
+        assert "work" not in shown
+        assert "## Group: words\n\nBe brief." in shown
+    engine.unregister_group("work")
+    engine.register_group({"name": "work", "tools": ["long_report", "short_report"], **words})
+    assert "Call long_report once." in session.system_prompt("vcp")
+
+
 async def test_a_sub_agent(engine: ToolEngine) -> None:
     """Also where its maker names the tool."""
     agent = ToolSubAgent("a", engine, tools=["long_report", "short_report"])

@@ -21,6 +21,10 @@ from tool_engine import (
     ToolExecutionContext,
     ToolSession,
 )
+from tool_engine.model.call import ToolCall
+from tool_engine.model.reply import ParsedReply
+from tool_engine.protocols.cycle import process_tool_calls
+from tool_engine.protocols.cycle_options import CycleOptions
 
 BOUND = 30.0
 AMOUNT = {"name": "amount", "type": "integer", "required": True, "description": "How much"}
@@ -123,6 +127,55 @@ async def test_a_conversation() -> None:
             assert token is not None
             await session.resume(token, decision)
         assert await deciders(engine) == ["rule:pay:amount=7", None, None, "ann", "bob"]
+
+
+def asking(answer: Any) -> Any:
+    """A callback before each call, async, that takes the call alone."""
+
+    async def ask(call: ToolCall) -> Any:
+        return answer
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        (True, "approver"),
+        (ANN, "ann"),
+        (BOB, "bob"),
+        (False, "approver"),
+        ("not today", "approver"),
+        (ApprovalDecision(is_approved=False, by="cyd", reason="late"), "cyd"),
+        (None, None),
+    ],
+)
+async def test_a_callback_before_a_call(answer: Any, name: str | None) -> None:
+    """It names who answered; its yes is the consent where the conversation has no approver."""
+    async with ToolEngine() as engine:
+        engine.register_tool(pay(), paid)
+        session = ToolSession(engine, "s")
+        reply = ParsedReply(calls=[ToolCall(call_id="c", tool_name="pay", arguments={"amount": 1})])
+        cycle = await session.process(reply, "openai", asking(answer))
+        (result,) = cycle.execution_results
+        assert result.is_success is (answer is True or answer is ANN)
+        assert ("late" in str(result.error)) is (name == "cyd")
+        assert await deciders(engine) == [name]
+
+
+async def test_a_callback_beside_an_approver() -> None:
+    """Its yes is no consent there, and the approver is named; its no is one everywhere."""
+    async with ToolEngine() as engine:
+        engine.register_tool(pay(), paid)
+        session = ToolSession(engine, "s", approver=Person(BOB, ANN))
+        for answer in (ApprovalDecision(is_approved=True, by="cyd"), BOB):
+            reply = ParsedReply(
+                calls=[ToolCall(call_id="c", tool_name="pay", arguments={"amount": 1})]
+            )
+            await session.process(reply, "openai", asking(answer))
+        options = CycleOptions(on_before_execute=asking(BOB))
+        await process_tool_calls(engine, reply, "openai", options)
+        assert await deciders(engine) == ["ann", "bob", "bob"]
 
 
 async def test_a_call_of_a_call() -> None:

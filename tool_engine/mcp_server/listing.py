@@ -188,12 +188,21 @@ class Listing:
     def list_groups(self) -> dict[str, ShownGroup]:
         """Return the groups whose words a client may read: who sees no tool of one sees no rule."""
         groups, selection = self._engine.groups, self._selection
-        may_use_all = "*" in find_patterns()
+        patterns = find_patterns()
+        # Of a group whose tools run only as tasks, who sees none of these reads no word.
+        with_tasks = self._list_for(patterns, with_tasks=True).find_groups(groups)
         return {
             name: shown
             for name, shown in self._list_now().find_groups(groups).items()
             if not shown.group.is_quarantined
-            and (shown.tools or (may_use_all and (selection.is_all or name in selection.groups)))
+            and (
+                shown.tools
+                or (
+                    "*" in patterns
+                    and (selection.is_all or name in selection.groups)
+                    and not with_tasks[name].tools
+                )
+            )
         }
 
     def list_own_names(self) -> set[str]:

@@ -128,6 +128,16 @@ def members_of_all(groups: Iterable[ToolGroup], tools: Sequence[Tool]) -> list[l
     return found
 
 
+def runs_only_as_tasks(members: Iterable[Tool]) -> bool:
+    """Return True if there are tools of a group for models, and none can be called plainly."""
+    has_some = False
+    for tool in members:
+        if tool.is_offered:
+            return False
+        has_some = has_some or tool.is_for_models
+    return has_some
+
+
 def _check_names(what: str, values: Any) -> tuple[str, ...]:
     # A text is a sequence of texts, too, and would select what was never named.
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):

@@ -28,6 +28,9 @@ class Yes(NamedTuple):
     tool: Tool
     """The tool as the approver and the model saw it."""
     is_consent: bool
+    """Whether the call needs no other consent."""
+    by: str | None = None
+    """Who said yes; None: the callback does not say."""
 
 
 class Allowed:
@@ -35,17 +38,14 @@ class Allowed:
 
     Args:
         engine: What runs the call.
-        tool: The tool as the approver saw it; None: no approver was asked.
         arguments: The very object that is sent, compared by identity.
-        is_consent: Whether the call needs no other consent.
+        yes: What was answered; None: no approver was asked.
     """
 
-    def __init__(
-        self, engine: object, tool: Tool | None, arguments: dict[str, Any], is_consent: bool
-    ) -> None:
+    def __init__(self, engine: object, arguments: dict[str, Any], yes: Yes | None) -> None:
         self._engine = engine
         self._arguments = arguments
-        self._yes = None if tool is None else Yes(tool, is_consent)
+        self._yes = yes
 
     def take(self, engine: object, arguments: object) -> Yes | None:
         """Return the answer for exactly this call once, else None."""

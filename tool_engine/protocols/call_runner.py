@@ -15,14 +15,16 @@ import msgspec
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.interfaces.source import CallsTools, find_for_model
 from tool_engine.logger import get_logger
+from tool_engine.model.approval import ApprovalDecision
 from tool_engine.model.call import Refusal, ToolCall, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.pace import Pace
+from tool_engine.model.permission import APPROVER
 from tool_engine.model.refusal import make_refused
 from tool_engine.model.tool import Tool, is_same
-from tool_engine.protocols.allowed_call import Allowed, Consenting, allowed
+from tool_engine.protocols.allowed_call import Allowed, Consenting, Yes, allowed
 from tool_engine.protocols.cycle_options import GIVEN, CycleOptions
 from tool_engine.protocols.parallel_calls import count_workers
 from tool_engine.protocols.result_content import REQUEST_ID, withhold_unreviewed
@@ -77,6 +79,8 @@ class _Turn:
         self.reason: str | None = None
         self.is_consented = False
         """True if the approver's answer is also the consent that a conversation requires."""
+        self.allowed_by: str | None = None
+        self.refused_by: str | None = None
 
     def mark_result(self, result: ToolExecutionResult) -> ToolExecutionResult:
         """Copy a result, which others may share, with its call's id."""
@@ -320,9 +324,14 @@ class CallRunner:
             message = words_of(error, *self._list_secrets(turn))
             _log.warning("on_before_execute_failed", **_name_call(turn.call), error=message)
             return f"{denied}: {message}"
+        by = None
+        if isinstance(answer, ApprovalDecision):
+            by, answer = answer.by, answer.is_approved or answer.reason or False
         if answer is True or answer is None:
             turn.is_consented = answer is True and isinstance(ask, Consenting)
+            turn.allowed_by = by
             return None
+        turn.refused_by = by or APPROVER
         turn.reason = answer if isinstance(answer, str) and answer else None
         return denied if turn.reason is None else f"{denied}: {answer}"
 
@@ -332,7 +341,9 @@ class CallRunner:
         clock = asyncio.timeout(None if timeout is None else _add_grace(timeout))
         turn.has_reached_engine = True
         sent = written.set(None if self._fit is None else arguments)
-        said = allowed.set(Allowed(self._source, turn.route.tool, arguments, turn.is_consented))
+        tool = turn.route.tool
+        yes = None if tool is None else Yes(tool, turn.is_consented, turn.allowed_by)
+        said = allowed.set(Allowed(self._source, arguments, yes))
         try:
             async with clock:
                 return await self._source.execute(name, arguments, self._make_context(turn.call))
@@ -389,7 +400,7 @@ class CallRunner:
         """Return a result without running the call, and record it."""
         route = turn.route
         details = None if turn.reason is None else {"reason": turn.reason}
-        refusal = Refusal(kind.value, message, details)
+        refusal = Refusal(kind.value, message, details, decided_by=turn.refused_by)
         if not turn.has_reached_engine:
             # For a call of no tool, it is unknown which arguments are secret.
             params = {} if route.tool is None else dict(route.arguments)

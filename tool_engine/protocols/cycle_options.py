@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.approval import ApprovalDecision
 from tool_engine.model.call import (
     ToolCall,
     ToolExecutionContext,
@@ -25,12 +26,14 @@ from tool_engine.model.tool import Tool
 
 GIVEN: Final = "given"
 BY_EFFECT: Final = "by_effect"
-_Answer = Awaitable[bool | str | None] | bool | str | None
+_Said = ApprovalDecision | bool | str | None
+_Answer = Awaitable[_Said] | _Said
 BeforeExecute = Callable[[ToolCall, Tool], _Answer] | Callable[[ToolCall], _Answer]
 """A callback before each call, sync or async, that may refuse it.
 
-True, or None: it runs. False, or a text with the reason, or an exception: it does not. A function
-of one argument gets the call only.
+True, or None: it runs. False, or a text with the reason, or an exception: it does not. An
+`ApprovalDecision` says the same and who answered; it is for the one call, whatever it says of later
+ones. A function of one argument gets the call only.
 """
 OnResult = Callable[[ToolCall, ToolExecutionResult], object]
 """A callback for each result as soon as it is there, sync or async.

@@ -374,7 +374,7 @@ class SessionCalls:
             None if asked is None else (asked.fingerprint, by),
             None if asked is None else partial(self._find_refusal_later, placed.tool, asked, kept),
             called=called,
-            yes=None if yes is None else yes.is_consent,
+            yes=yes,
             paid=ready.paid,
             source=ready.source,
             called_name=tool_name if asked is None else asked.called_name,

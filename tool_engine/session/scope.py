@@ -29,6 +29,7 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool, is_same
+from tool_engine.protocols.allowed_call import Yes
 from tool_engine.session.bounds import InnerUse, Meter, find_reply_bounds
 from tool_engine.session.narrowing import find_replies, find_reply_marks
 from tool_engine.session.policy import SessionPolicy, find_reply_rules, hold_rules
@@ -226,9 +227,8 @@ class SessionScope:
         find_off: Why the call may not run after all, by what was turned off since; None: it may,
             or `called` says it.
         called: The tool as it was looked up for the call; None: it was approved before.
-        yes: The answer to a question about this very call before it came here: True, it needs no
-            other consent; False, that question does not stop it; None, there was no question.
-            Calls that its tool makes are not covered.
+        yes: The answer to a question about this very call before it came here; None, there was no
+            question. Calls that its tool makes are not covered.
         paid: In which books the call itself was counted before it came here.
         source: Which of several sources has the tool; see `source_of`.
         called_name: The name that the model called.
@@ -271,7 +271,7 @@ class SessionScope:
         find_off: Callable[[], Refusal | None] | None = None,
         *,
         called: Called | None = None,
-        yes: bool | None = None,
+        yes: Yes | None = None,
         paid: tuple[Meter, ...] = (),
         source: str = "",
         called_name: str = "",
@@ -488,12 +488,13 @@ class SessionScope:
         refusal = await self.lets_in(tool, params)
         if refusal is not None:
             return refusal
-        has_yes = bool(self.yes) and call_id == self.call_id
+        yes = self.yes if call_id == self.call_id else None
+        yes = yes if yes is not None and yes.is_consent else None
         typed = refuse_typing(tool, self.expanded, self._source_of(tool))
-        if typed is not None and not self.parts.gate.asks(tool, params, has_yes=has_yes):
+        if typed is not None and not self.parts.gate.asks(tool, params, has_yes=yes is not None):
             return typed
-        if has_yes:
-            note_decider(tool, None)
+        if yes is not None:
+            note_decider(tool, yes.by)
             return self.parts.gate.denied(tool, params)
         return await self.parts.gate.consent(
             call_id,

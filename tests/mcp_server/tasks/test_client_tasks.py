@@ -461,6 +461,8 @@ async def test_each_client_sees_what_it_can_call(engine: ToolEngine) -> None:
     """Clients of one server, that ask in turns: pages, rules, searches and near names."""
     rules = "Use {{tools}}.\n{{if report}}Report once."
     engine.register_group({"name": "work", "tools": ["add", "report"], "rules": rules})
+    engine.register_group({"name": "late", "tools": ["report"], "rules": "Use {{tools}} late."})
+    engine.register_group({"name": "words", "rules": "Be brief."})
     lists = MCPServer(engine, task_after=SOON, page_size=2)
     finds = MCPServer(engine, task_after=SOON, mode="search")
     plain: Any = {"mode": "2026-07-28"}
@@ -468,6 +470,9 @@ async def test_each_client_sees_what_it_can_call(engine: ToolEngine) -> None:
         async with connect(lists) as client, Client(lists._server, **plain) as other:
             assert await names_of(client) == ["add", "ask", "break_off", "report"]
             assert await names_of(other) == ["add", "ask", "break_off"]
+            for each, names in ((client, ["late", "words", "work"]), (other, ["words", "work"])):
+                found = (await each.list_prompts()).prompts
+                assert [prompt.name for prompt in found] == [f"{name}.rules" for name in names]
             for each, said in (
                 (client, "Use `add`, `report`.\nReport once."),
                 (other, "Use `add`."),

@@ -109,7 +109,7 @@ async def test_the_settings_say_what_is_on(
 async def test_with_everything_off_no_group_is_on(engine: ToolEngine) -> None:
     """The master switch is one for groups, too. A5."""
     toolbox = Toolbox(engine, ToolCallConfig(enabled=False))
-    assert toolbox.enabled_groups() == ()
+    assert toolbox.skilled_groups() == ()
     assert not any(each.is_enabled for each in toolbox.groups())
     assert repr(toolbox) == "Toolbox(0 tools on, groups none)"
 

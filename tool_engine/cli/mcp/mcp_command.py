@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -16,7 +14,7 @@ import typer
 
 from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.open_requests import MOST
-from tool_engine.cli.console import as_text, make_console, print_json, safe_text
+from tool_engine.cli.console import safe_text
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.mcp.word_request import Request
@@ -47,13 +45,14 @@ _ROOM: Final = "tool_engine.cli.mcp"
 _MODES: Final = ("all", "search")
 _APPROVALS: Final = ("operator", "client", "refuse")
 _PORT: Final = 8931
-_PATH: Final = "/mcp"
+PATH: Final = "/mcp"
+"""Where clients find the server at its address."""
 
 WordArgument = Annotated[
     str,
     typer.Argument(
         metavar="WORD",
-        help="serve: serve the tools; install: print how clients start that. Of the servers "
+        help="serve: serve the tools; install [CLIENT]: print how clients start that. Of servers "
         "whose tools are used: list, call SERVER TOOL KEY=VALUE, diff, import SERVER.",
     ),
 ]
@@ -162,7 +161,7 @@ def run_command(
     if word in _OF_SERVERS:
         request = Request(tuple(words or ()), tuple(name or ()), output, as_json)
         return int(import_module(f"{_ROOM}.{word}_word").run_word(settings, request))
-    if words:
+    if words and word == "serve":
         raise CommandError(f"`mcp {word}` takes options only, not {words[0]!r}")
     said = {"--token-file": token_file, "--allowed-host": allowed_host, "--max-open": max_open}
     _check_way(stdio, http, {**said, "--allowed-origin": allowed_origin})
@@ -183,7 +182,8 @@ def run_command(
         title=title,
     )
     if word == "install":
-        return _print_entries(settings, options)
+        install = import_module(f"{_ROOM}.install_word")
+        return int(install.print_entry(settings, options, words or ()))
     return serve_tools(settings, options)
 
 
@@ -258,7 +258,7 @@ async def _serve_clients(
     await server.run_http(
         host,
         port,
-        path=_PATH,
+        path=PATH,
         allowed_hosts=options.allowed_hosts,
         allowed_origins=options.allowed_origins,
         token_file=options.token_file,
@@ -309,65 +309,3 @@ def read_address(text: str) -> tuple[str, int]:
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise CommandError(f"--http takes HOST:PORT, such as 127.0.0.1:{_PORT}, not {text!r}")
     return host, int(port)
-
-
-def _print_entries(settings: Settings, options: ServeOptions) -> int:
-    """Print what the settings of clients need to start the server."""
-    print_json({"mcpServers": {options.title: find_entry(settings, options)}})
-    if options.http is None:
-        text = (
-            "Claude Desktop: claude_desktop_config.json; Claude Code: .mcp.json; Cursor: "
-            '.cursor/mcp.json; VS Code: .vscode/mcp.json, with "servers" for "mcpServers"'
-        )
-        make_console(stderr=True).print(as_text(text), soft_wrap=True)
-    return EXIT_OK
-
-
-def find_entry(settings: Settings, options: ServeOptions) -> dict[str, Any]:
-    """Return the entry of the server in the settings of a client."""
-    if options.http is not None:
-        host, port = read_address(options.http)
-        shown = f"[{host}]" if ":" in host else host
-        return {"type": "http", "url": f"http://{shown}:{port}{_PATH}"}
-    program = shutil.which("tool-engine")
-    command = [program] if program else [sys.executable, "-m", "tool_engine.cli"]
-    words = [*command, *_list_words(settings, options)]
-    return {"command": words[0], "args": words[1:]}
-
-
-def _list_words(settings: Settings, options: ServeOptions) -> list[str]:
-    # The client starts it in another folder, where the project's settings are not found, nor files
-    # that a URL names, nor modules.
-    needs_folder = any((settings.file, settings.records, settings.sources, options.app))
-    is_of_folder = options.app is None and not settings.is_without_folder
-    paths = {
-        "--directory": "." if needs_folder else None,
-        "--tools": settings.folder() if is_of_folder else None,
-        "--path": settings.path,
-        "--mcp-config": settings.mcp_config,
-    }
-    words: list[str] = []
-    for option, path in paths.items():
-        words += [] if path is None else [option, str(Path(path).absolute())]
-    flags = {"--recursive": settings.is_recursive, "--no-recursive": settings.is_flat}
-    words += [option for option, is_said in flags.items() if is_said]
-    urls = {"--records": settings.records, "--cluster": settings.cluster}
-    for option, url in (*(("--source", each) for each in settings.sources), *urls.items()):
-        words += [] if url is None else [option, url]
-    words += ["mcp", "serve"]
-    for option, values in _list_options(options):
-        for value in values:
-            words += [option, value]
-    return words
-
-
-def _list_options(options: ServeOptions) -> Sequence[tuple[str, Sequence[str]]]:
-    return (
-        ("--app", () if options.app is None else (options.app,)),
-        ("--tool", options.names),
-        ("--group", options.groups),
-        ("--tag", options.tags),
-        ("--mode", () if options.mode == "all" else (options.mode,)),
-        ("--approvals", () if options.approvals is None else (options.approvals,)),
-        ("--name", () if options.title == "tool-engine" else (options.title,)),
-    )

@@ -161,7 +161,8 @@ class SessionPrompt:
 
     def _write_rules(self, skills: list[KnownSkill]) -> str:
         names = [tool.name for tool in self._toolbox.tools()]
-        groups = [group for group in self._toolbox.groups() if group.is_enabled]
+        on = [group for group in self._toolbox.groups() if group.is_enabled]
+        groups = [group for group in on if not group.is_for_tasks]
         before, self._failures = self._failures, {}
         parts = [
             *([self._texts.tools] if names else []),

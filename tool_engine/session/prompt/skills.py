@@ -67,7 +67,7 @@ class SkillReader:
 
     def skills(self) -> list[KnownSkill]:
         """Return the skills of the enabled groups, in their order."""
-        groups = self._toolbox.enabled_groups()
+        groups = self._toolbox.skilled_groups()
         if groups is not self._groups and groups != self._groups:
             self._skills = _name_skills(groups)
             self._groups = groups

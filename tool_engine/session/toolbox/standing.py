@@ -16,7 +16,7 @@ import msgspec
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces.source import Source
 from tool_engine.model.checks.aliases import AliasTable
-from tool_engine.model.group import ToolGroup, members_of_all
+from tool_engine.model.group import ToolGroup, members_of_all, runs_only_as_tasks
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.variables.variable_definitions import VARIABLE_TOOLS
@@ -55,6 +55,8 @@ class GroupState(NamedTuple):
     """Makes its rules; None: `group.rules` is their text."""
     is_own: bool = False
     """Whether only this conversation has it."""
+    is_for_tasks: bool = False
+    """Whether all of its tools run only as tasks, which no conversation starts."""
 
     @property
     def name(self) -> str:
@@ -227,6 +229,7 @@ def _make_standing(catalog: Source, seen: Seen, like: Standing | None = None) ->
             tuple(tool for tool in of_group[name] if placed[tool].is_enabled),
             each.rules,
             name in seen.own_groups,
+            runs_only_as_tasks(placed[tool].tool for tool in of_group[name]),
         )
         for name, each in named.items()
     }

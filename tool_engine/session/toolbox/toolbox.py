@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -14,7 +15,7 @@ from tool_engine.interfaces import ToolExecutor
 from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.checks.nearness import suggest_near
-from tool_engine.model.group import ToolGroup
+from tool_engine.model.group import ToolGroup, runs_only_as_tasks
 from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
@@ -68,7 +69,8 @@ class _On(NamedTuple):
     config: ToolCallConfig
     groups: Mapping[str, ToolGroup]
     own: dict[str, OwnGroup]
-    enabled: tuple[ToolGroup, ...]
+    generation: object
+    skilled: tuple[ToolGroup, ...]
 
 
 @refuse_copying("take that of another session")
@@ -172,14 +174,27 @@ class Toolbox:
         """Return all groups by name, on or off."""
         return list(self.standing.groups.values())
 
-    def enabled_groups(self) -> tuple[ToolGroup, ...]:
-        """Return the enabled groups, by name, without a look at any tool."""
+    def skilled_groups(self) -> tuple[ToolGroup, ...]:
+        """Return the enabled groups with skills, by name, without a look at each tool."""
         config, groups, own, on = self.config, self.catalog.groups, self._groups, self._on
-        if on is None or on.config is not config or on.groups is not groups or on.own is not own:
+        generation = self.catalog.generation
+        if (
+            on is None
+            or on.generation != generation
+            or on.config is not config
+            or on.groups is not groups
+            or on.own is not own
+        ):
             named = list_groups(self.catalog, own).values() if config.enabled else ()
-            enabled = tuple(each.group for each in named if is_on(each.group, config))
-            self._on = on = _On(config, groups, own, enabled)
-        return on.enabled
+            enabled = [each.group for each in named if is_on(each.group, config)]
+            skilled = tuple(each for each in enabled if each.skills and not self._is_late(each))
+            self._on = on = _On(config, groups, own, generation, skilled)
+        return on.skilled
+
+    def _is_late(self, group: ToolGroup) -> bool:
+        """Return True if all tools of a group run only as tasks, which no conversation starts."""
+        registered = (tool for tool, _ in self.registered.values())
+        return runs_only_as_tasks(filter(group.selects, chain(self.catalog.list_all(), registered)))
 
     def groups_of(self, shown_name: str) -> list[str]:
         """Return the names of a tool's groups, on or off."""
