@@ -16,7 +16,7 @@ from tool_engine.cli.mcp.mcp_command import PATH, ServeOptions, read_address
 from tool_engine.cli.settings import Settings
 
 _TOKEN: Final = "MCP_TOKEN"  # noqa: S105 - the name of a variable
-_STAND_IN: Final = "TOKEN"  # noqa: S105 - what a person replaces
+_STAND_IN: Final = "TOKEN"
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
