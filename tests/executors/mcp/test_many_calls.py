@@ -100,21 +100,21 @@ async def test_many_kills(engine: ToolEngine) -> None:
         assert after.is_success, after.error
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3_600)
 async def test_many_notices(engine: ToolEngine) -> None:
     """However often a server reports, its caller hears of it ten times a second at most."""
-    count = 1_000_000 if IS_WHOLE else 10_000
+    count = 300_000 if IS_WHOLE else 10_000
     await engine.add_source(
         MCPSource("evil", command=[sys.executable, PROGRAM, "calls", str(count)])
     )
     heard: list[ToolProgress] = []
-    context = ToolExecutionContext(timeout=800, on_progress=heard.append)
+    context = ToolExecutionContext(timeout=3_500, on_progress=heard.append)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = await engine.execute("flood_progress", {}, context)
     assert result.is_success, result.error
     assert 1 <= len(heard) <= 2 + 10 * result.execution_time
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    assert grown < 100  # MiB, where all notices take 160
+    assert grown < 30  # MiB, where all notices take 48
 
 
 async def test_a_full_pipe(engine: ToolEngine) -> None:

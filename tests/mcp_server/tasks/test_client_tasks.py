@@ -471,8 +471,8 @@ async def test_each_client_sees_what_it_can_call(engine: ToolEngine) -> None:
             assert await names_of(client) == ["add", "ask", "break_off", "report"]
             assert await names_of(other) == ["add", "ask", "break_off"]
             for each, names in ((client, ["late", "words", "work"]), (other, ["words", "work"])):
-                found = (await each.list_prompts()).prompts
-                assert [prompt.name for prompt in found] == [f"{name}.rules" for name in names]
+                listed = (await each.list_prompts()).prompts
+                assert [prompt.name for prompt in listed] == [f"{name}.rules" for name in names]
             for each, said in (
                 (client, "Use `add`, `report`.\nReport once."),
                 (other, "Use `add`."),
