@@ -17,7 +17,10 @@ from tool_engine.errors import AdmissionError
 
 
 async def work(url: str, name: str, limits: str) -> None:
-    cluster = ClusterConfig(url=url, revision=1, bucket_limits={"ai": 1})
+    # A holder that is slow to answer is no frozen one.
+    cluster = ClusterConfig(
+        url=url, revision=1, bucket_limits={"ai": 1}, session_grace=20.0, lease_ttl=60.0
+    )
     concurrency = ConcurrencyConfig(cluster=cluster, **json.loads(limits))
     slots = []
     with tempfile.TemporaryDirectory() as folder:

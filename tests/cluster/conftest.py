@@ -21,6 +21,9 @@ from tool_engine import (
 )
 
 TTL = 1.2
+BRIEF: dict[str, Any] = {"lease_ttl": TTL, "session_grace": 0.3}
+"""Where a test asks for the end of a lease; on a busy machine others would meet it."""
+CALM: dict[str, Any] = {"lease_ttl": 60.0, "session_grace": 20.0, "idle_time": 60.0}
 Make = Callable[..., ToolEngine]
 
 
@@ -119,7 +122,7 @@ async def make(url: str, service: Service, tmp_path: Path) -> AsyncIterator[Make
     made: list[ToolEngine] = []
 
     def make_engine(concurrency: dict[str, Any] | None = None, **fields: Any) -> ToolEngine:
-        cluster = {"revision": 1, "bucket_limits": {"ai": 2}, "lease_ttl": TTL, **fields}
+        cluster = {"revision": 1, "bucket_limits": {"ai": 2}, **CALM, **fields}
         own = concurrency or {"max_concurrent": 50, "queue_timeout": None}
         limits = ConcurrencyConfig(cluster=ClusterConfig(**{"url": url, **cluster}), **own)
         engine = ToolEngine(

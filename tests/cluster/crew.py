@@ -18,7 +18,8 @@ class Crew:
     """Processes that call a provider."""
 
     def __init__(self, url: str, port: int) -> None:
-        self.url, self.port, self.grace, self.strategy = url, port, 0.3, "fifo"
+        self.url, self.port, self.strategy = url, port, "fifo"
+        self.grace, self.ttl = 0.3, 3 * BOUND
         self.blocks = 0.0
         self.limits: dict[str, Any] = {"bucket_limits": {"ai": 2}}
         self.running: list[AsyncProgram] = []
@@ -26,6 +27,7 @@ class Crew:
     async def start(self, name: str, callers: int, seconds: float) -> AsyncProgram:
         words = [self.url, name, str(self.port), str(callers), str(seconds)]
         words += [json.dumps(self.limits), str(self.grace), self.strategy, str(self.blocks)]
+        words.append(str(self.ttl))
         process = await start(
             *("-m", "tests.cluster.worker", *words), cwd=ROOT, imports=("tests.cluster.worker",)
         )

@@ -125,6 +125,7 @@ async def test_a_holder_dies_while_the_server_is_away(
     server: PostgresServer, provider: Provider, crew: Crew
 ) -> None:
     """What it had is free once it cannot come back any more."""
+    crew.ttl = 3.0
     holder = await crew.start("holder", 2, 60.0)
     await provider.until(2)
     await crew.start("other", 4, 0.01)

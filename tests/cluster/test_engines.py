@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from tests import warm
-from tests.cluster.conftest import TTL, Make, Service
+from tests.cluster.conftest import BRIEF, TTL, Make, Service
 from tests.cluster.crew import BOUND
 from tool_engine import (
     ClusterConfig,
@@ -54,7 +54,7 @@ async def test_one_limit_for_two_engines(make: Make, service: Service) -> None:
 
 
 async def test_what_a_closed_engine_had_is_there_for_others(make: Make, service: Service) -> None:
-    first, second = make(idle_time=60.0), make()
+    first, second = make(), make()
     service.gate.set()
     await first.load()
     await second.load()
@@ -69,7 +69,7 @@ async def test_what_a_closed_engine_had_is_there_for_others(make: Make, service:
 
 async def test_a_process_that_stood_still_ends_its_calls(make: Make, service: Service) -> None:
     """Both the one in which it stood still and the one that waited meanwhile."""
-    engine = make()
+    engine = make(**BRIEF)
 
     async def stand_still() -> int:
         """Keep the event loop from doing anything else."""
@@ -98,7 +98,7 @@ async def test_a_process_that_stood_still_ends_its_calls(make: Make, service: Se
 
 
 async def test_a_lost_call_is_not_tried_again(make: Make, service: Service) -> None:
-    engine = make()
+    engine = make(**BRIEF)
     attempts = 0
 
     async def flaky() -> int:
@@ -120,7 +120,7 @@ async def test_a_lost_call_is_not_tried_again(make: Make, service: Service) -> N
 
 async def test_a_call_that_calls_after_it_was_lost(make: Make, service: Service) -> None:
     """It ends before the inner call begins: its slot is lent only if it is its own."""
-    engine = make()
+    engine = make(**BRIEF)
     service.gate.set()
 
     async def outer(context: ToolExecutionContext) -> int:
@@ -140,7 +140,7 @@ async def test_a_call_that_calls_after_it_was_lost(make: Make, service: Service)
 
 async def test_a_call_that_waits_for_its_own_call(make: Make, service: Service) -> None:
     """What it has lent it cannot lose: the inner call alone is lost."""
-    engine = make()
+    engine = make(**BRIEF)
 
     async def outer(context: ToolExecutionContext) -> str:
         """Wait for a call that stands still, and say how it ended."""
@@ -159,7 +159,7 @@ async def test_a_call_that_waits_for_its_own_call(make: Make, service: Service) 
 
 
 async def test_calls_that_share_a_run_share_its_loss(make: Make, service: Service) -> None:
-    engine = make()
+    engine = make(**BRIEF)
 
     async def shared() -> int:
         """Stand still after a while."""
@@ -179,7 +179,7 @@ async def test_calls_that_share_a_run_share_its_loss(make: Make, service: Servic
 
 
 async def test_a_slot_that_was_lost_says_so(make: Make) -> None:
-    engine = make()
+    engine = make(**BRIEF)
     await engine.load()
     with pytest.raises(LeaseLostError, match="look at it, then do it again"):
         async with engine.controller.slot("ai"):

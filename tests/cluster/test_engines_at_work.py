@@ -13,7 +13,7 @@ from tests.cluster.crew import BOUND
 from tool_engine import ClusterConfig, ConcurrencyConfig, ToolEngine, ToolEngineConfig
 
 Edit = Callable[[str], Awaitable[None]]
-LIMITS = {"bucket_limits": {"ai": 2, "mail": 1}, "lease_ttl": 10}
+LIMITS = {"bucket_limits": {"ai": 2, "mail": 1}}
 FILE = """
 name: edited
 version: 1.0.0
@@ -110,7 +110,7 @@ async def test_a_tool_changes_its_weight_while_its_calls_wait(
 
 async def test_equal_calls_of_one_process_need_one_unit(make: Make, service: Service) -> None:
     """`single_flight` stays in the process; each process that calls needs one of its own."""
-    limits = {"bucket_limits": {"ai": 2}, "lease_ttl": 10}
+    limits = {"bucket_limits": {"ai": 2}}
     first, second = make(**limits), make(**limits)
     for each in (first, second):
         concurrency = {"bucket": "ai", "key": "tool", "collision": "single_flight"}
@@ -158,7 +158,7 @@ async def test_an_adaptive_bucket_of_the_cluster(make: Make, service: Service) -
     """Its limit finds itself in each process, within what all have together."""
     service.gate.set()
     own = {"max_concurrent": 50, "queue_timeout": None, "adaptive": {"ai": {"min": 1, "max": 20}}}
-    limits = {"bucket_limits": {"ai": 3}, "lease_ttl": 10}
+    limits = {"bucket_limits": {"ai": 3}}
     engines = [make(concurrency=own, **limits) for _ in range(2)]
     for each in engines:
         await each.load()
@@ -173,7 +173,7 @@ async def test_an_overloaded_bucket_of_the_cluster(make: Make) -> None:
     """Calls that have waited for more than twice the target are refused when their turn comes."""
     overload = {"ai": {"target": 0.05, "interval": 0.1}}
     own = {"max_concurrent": 50, "queue_timeout": None, "overload": overload}
-    limits = {"bucket_limits": {"ai": 1}, "lease_ttl": 10}
+    limits = {"bucket_limits": {"ai": 1}}
     engines = [make(concurrency=own, **limits) for _ in range(2)]
     running = most = 0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 
-from tests.cluster.conftest import Make, Service
+from tests.cluster.conftest import BRIEF, Make, Service
 from tests.cluster.crew import BOUND
 from tool_engine import ToolEngine
 
@@ -28,7 +28,7 @@ async def until_beats(engines: list[ToolEngine], count: int) -> None:
 
 async def test_those_that_are_idle_write_nothing(make: Make, service: Service, url: str) -> None:
     """For longer than a ttl: they are there all the same, and hear of what is new."""
-    engines = [make(idle_time=0.05) for _ in range(5)]
+    engines = [make(**BRIEF, idle_time=0.05) for _ in range(5)]
     service.gate.set()
     connection = await asyncpg.connect(url)
     async with asyncio.timeout(BOUND):
@@ -55,7 +55,7 @@ async def test_those_that_are_idle_write_nothing(make: Make, service: Service, u
 
 async def test_one_of_them_ends(make: Make, service: Service) -> None:
     """The others see so, and none of it stays."""
-    engines = [make(idle_time=0.05) for _ in range(3)]
+    engines = [make(**BRIEF, idle_time=0.05) for _ in range(3)]
     service.gate.set()
     async with asyncio.timeout(BOUND):
         for each in engines:

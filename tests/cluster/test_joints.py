@@ -57,7 +57,7 @@ class Line:
 
 def make_line(make: Make, **concurrency: object) -> Line:
     own = {"max_concurrent": 50, "queue_timeout": None, **concurrency}
-    limits = {"bucket_limits": {"ai": 1}, "lease_ttl": 10}
+    limits = {"bucket_limits": {"ai": 1}}
     return Line(*(make(concurrency=own, **limits) for _ in range(2)))
 
 

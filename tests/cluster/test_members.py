@@ -25,9 +25,10 @@ LIMITS = ClusterLimits(1, buckets={"ai": 2})
 async def open_one(url: str) -> AsyncIterator[Callable[[], ClusterController]]:
     opened: list[ClusterController] = []
 
-    def make(grace: float = 0.3) -> ClusterController:
+    def make(ttl: float = 3 * BOUND, grace: float = BOUND) -> ClusterController:
+        # On a busy machine one does not come back in 0.2 s: a life that is given up connects anew.
         name = f"p{len(opened)}"
-        member = ClusterMember(url, "tests", name, LIMITS, ttl=max(3.0, 3 * grace), grace=grace)
+        member = ClusterMember(url, "tests", name, LIMITS, ttl=ttl, grace=grace)
         config = ConcurrencyConfig(max_concurrent=100, queue_timeout=None)
         opened.append(ClusterController(config, member))
         return opened[-1]
@@ -72,10 +73,10 @@ async def test_nothing_is_asked_while_nobody_competes(
 
 
 async def test_a_process_that_needs_nothing_listens_to_nothing(
-    open_one: Callable[[], ClusterController],
+    open_one: Callable[..., ClusterController],
 ) -> None:
     """Each notification wakes all who listen in a database; it does again when it takes part."""
-    member = (controller := open_one()).member
+    member = (controller := open_one(ttl=3.0, grace=0.3)).member
 
     async def count_channels() -> int:
         connection: Any = member._connection
@@ -110,6 +111,7 @@ async def test_a_process_that_is_killed(crew: Crew, provider: Provider) -> None:
 
 async def test_a_process_that_is_frozen(crew: Crew, provider: Provider) -> None:
     """Others have its units when its time is over; when it wakes, its calls are lost."""
+    crew.ttl = 3.0
     holder = await crew.start("holder", 2, 60.0)
     await provider.until(2)
     await crew.start("other", 4, 0.01)
@@ -127,11 +129,10 @@ async def test_a_process_that_is_frozen(crew: Crew, provider: Provider) -> None:
 
 
 async def test_the_end_of_a_connection_that_is_heard_late_ends_no_other_one(
-    open_one: Callable[[float], ClusterController], postgres_server: PostgresServer
+    open_one: Callable[[], ClusterController], postgres_server: PostgresServer
 ) -> None:
     """Each end made the next connection end as well, for ever."""
-    # On a busy machine it does not come back in 0.2 s: a life that is given up connects anew.
-    controller, other = open_one(BOUND), open_one(BOUND)
+    controller, other = open_one(), open_one()
     async with asyncio.timeout(BOUND), controller.slot("ai"), controller.slot("ai"):
         connection: Any = controller.member._connection
         before = connection._connection

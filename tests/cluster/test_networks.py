@@ -95,7 +95,8 @@ async def open_one(url: str) -> AsyncIterator[Open]:
 
     def make() -> ClusterController:
         limits = ClusterLimits(1, buckets={"ai": 1})
-        member = ClusterMember(url, "tests", f"p{len(opened)}", limits, ttl=3.0)
+        name = f"p{len(opened)}"
+        member = ClusterMember(url, "tests", name, limits, ttl=3 * BOUND, grace=BOUND)
         opened.append(ClusterController(ConcurrencyConfig(queue_timeout=None), member))
         return opened[-1]
 

@@ -7,7 +7,7 @@ import asyncio
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from tests.cluster.conftest import Make, Service
+from tests.cluster.conftest import BRIEF, Make, Service
 from tests.cluster.crew import BOUND
 from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.errors import ConfigurationError
@@ -27,7 +27,7 @@ async def do(url: str, *statements: str) -> None:
 @pytest.mark.parametrize("tables", ["tool_cluster", "tool_cluster, tool_cluster_alive"])
 async def test_tables_that_are_emptied(make: Make, service: Service, url: str, tables: str) -> None:
     """Nothing is given for a ttl, for others may hold what is not known; then calls go on."""
-    engines = [make(), make()]
+    engines = [make(**BRIEF), make(**BRIEF)]
     running = [asyncio.create_task(engines[0].execute("work")) for _ in range(2)]
     await service.until(2)
     await do(url, f"TRUNCATE {tables}")
@@ -44,7 +44,7 @@ async def test_tables_that_are_emptied(make: Make, service: Service, url: str, t
 
 async def test_an_older_state_that_is_put_back(make: Make, service: Service, url: str) -> None:
     """It is a server that has forgotten its newest commits: all say first what they hold."""
-    engines = [make(lease_ttl=3.0), make(lease_ttl=3.0)]
+    engines = [make(lease_ttl=6.0, session_grace=2.0) for _ in range(2)]
     service.gate.set()
     for each in engines:
         assert (await each.execute("work")).is_success

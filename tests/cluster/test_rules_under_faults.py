@@ -27,7 +27,7 @@ async def url(server: PostgresServer) -> str:
 
 async def try_all(server: PostgresServer, provider: Provider, crew: Crew, seconds: float) -> None:
     """Kills, stops, cuts and crashes what can be, and waits after each for more calls."""
-    crew.grace = 1.0  # else some may lose their calls, and go on for a moment
+    crew.ttl, crew.grace = 3.0, 1.0  # else some may lose their calls, and go on for a moment
     await crew.start("first", 6, seconds)
     await crew.start("second", 6, seconds)
     for number in range(ROUNDS):

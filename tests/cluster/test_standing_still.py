@@ -13,12 +13,12 @@ from tool_engine.admission.cluster.controller import ClusterController
 from tool_engine.admission.cluster.member import ClusterMember
 from tool_engine.config import ConcurrencyConfig
 
-TTL = 3.0  # of a worker
+TTL = 3.0
 
 
 async def test_a_blocked_event_loop(crew: Crew, provider: Provider) -> None:
     """For two ttl: what is in use stays, what is idle goes, and the call is not lost."""
-    crew.blocks = 2 * TTL
+    crew.blocks, crew.ttl = 2 * TTL, TTL
     blocked = await crew.start("blocked", 2, 0.0)
     await provider.until(2)
     await provider.until_left("blocked", 1)
@@ -42,7 +42,9 @@ async def test_a_limit_that_changes_under_load(crew: Crew, provider: Provider) -
         await crew.start(name, 6, 0.01)
     await provider.until(60)
     assert provider.most == 2
-    member = ClusterMember(crew.url, "tests", "here", ClusterLimits(1, buckets={"ai": 2}), ttl=3.0)
+    member = ClusterMember(
+        crew.url, "tests", "here", ClusterLimits(1, buckets={"ai": 2}), ttl=crew.ttl
+    )
     controller = ClusterController(ConcurrencyConfig(), member)
     assert await member.join(BOUND)
     for revision, limit in ((2, 1), (3, 4), (4, 2)):

@@ -33,8 +33,7 @@ async def wait_for_third(
 
 
 async def test_who_holds_what(make: Make, service: Work, tmp_path: Path) -> None:
-    # The pages are loaded meanwhile, which holds up a loop on a busy machine.
-    one, other = make(lease_ttl=30), make(lease_ttl=30)
+    one, other = make(), make()
     await one.load()
     await other.load()
     calls = await wait_for_third(one, other, service)

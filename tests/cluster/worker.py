@@ -1,6 +1,6 @@
 """A process of a cluster: callers that call a provider again and again.
 
-`python -m tests.cluster.worker URL NAME PORT CALLERS SECONDS LIMITS GRACE STRATEGY BLOCKS`
+`python -m tests.cluster.worker URL NAME PORT CALLERS SECONDS LIMITS GRACE STRATEGY BLOCKS TTL`
 
 LIMITS is the JSON of what it shares, by the fields of a `ClusterConfig`. Each call belongs to one
 of three conversations, and tells the provider of which, and when it was given its slot.
@@ -82,12 +82,12 @@ class Caller:
 async def work(words: list[str]) -> None:
     url, name, strategy = words[0], words[1], words[7]
     port, callers, seconds, grace = int(words[2]), int(words[3]), float(words[4]), float(words[6])
-    blocks = float(words[8])
+    blocks, ttl = float(words[8]), float(words[9])
     cluster = ClusterConfig(url=url, revision=1, **json.loads(words[5]))
     config = ConcurrencyConfig(
         max_concurrent=100, queue_timeout=None, strategy=strategy, cluster=cluster
     )
-    member = ClusterMember(url, "tests", name, limits_of(config, cluster), grace=grace, ttl=3.0)
+    member = ClusterMember(url, "tests", name, limits_of(config, cluster), grace=grace, ttl=ttl)
     controller = ClusterController(config, member)
     caller = Caller(controller, name, port)
     if blocks:
