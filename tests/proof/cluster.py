@@ -47,7 +47,8 @@ def show(world: World, name: str, seconds: float) -> None:
     faults = ("kill", "freeze", "doze", "drop", "cut", "sever", "crash")
     print(
         f"{name}: {calls:,} calls, {counts['steps']:,} steps, "
-        f"{counts['statements'] / calls:.2f} statements and {counts['notes'] / calls:.2f} notes a "
+        f"{(counts['statements'] - counts['statements of calm']) / calls:.2f} statements and "
+        f"{counts['notes'] / calls:.2f} notes a "
         f"call, {counts['started at once'] / calls:.0%} started without a statement, "
         f"waits p50 {middle * 1000:.1f} ms and p99 {late * 1000:.0f} ms, "
         f"{world.ledger.counts['lost']} lost; "

@@ -14,6 +14,7 @@ HOLDER: Final = "tool_engine/admission/cluster/holder.py"
 KEY: Final = "tool_engine/admission/key.py"
 LEASE: Final = "tool_engine/admission/cluster/lease.py"
 LEASED_CALL: Final = "tool_engine/admission/cluster/leased_call.py"
+LIFE: Final = "tool_engine/admission/cluster/life.py"
 LINE_UP: Final = "tool_engine/admission/cluster/line_up.py"
 LIMITS: Final = "tool_engine/admission/cluster/cluster_limits.py"
 LEASING: Final = "tool_engine/admission/cluster/leasing.py"
@@ -274,7 +275,7 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "a light call passes a heavy one",
         LINE_UP,
-        "                blocked.add(holding)\n",
+        "                    blocked.add(holding)\n",
         "",
     ),
     _mutate(
@@ -359,14 +360,14 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "a call that must not wait does so at once, whoever has something idle",
         CONFIRMING,
-        "since is not None and since <= self.seen\n",
-        "since is not None\n",
+        "since is not None and since <= self.seen else -1\n",
+        "since is not None else -1\n",
     ),
     _mutate(
         "what an earlier call was answered counts for one that comes while units are on their way",
-        COORDINATOR,
-        "life.name != entry.owner and confirmed.seen < entry.asked_in\n",
-        "False\n",
+        LIFE,
+        "return seen < (0 if life.name == entry.owner else entry.asked_in)\n",
+        "return seen < 0\n",
     ),
     _mutate(
         "nobody answers what is asked for a call that must not wait",
@@ -377,8 +378,8 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "a call that must not wait waits for a process that is frozen",
         COORDINATOR,
-        "            elif not self._ask_holders(entry) or now - entry.asked_at >= self.grace:\n",
-        "            elif not self._ask_holders(entry):\n",
+        "            elif not silent or now - entry.asked_at >= self.grace:\n",
+        "            elif not silent:\n",
     ),
     _mutate(
         "the first definition of a tool holds for ever",

@@ -28,7 +28,10 @@ class Confirmed(msgspec.Struct, array_like=True):
         """Note that the life is about to hear what others wait for, and what its own calls do."""
         self.known_since = {name: self.known_since.get(name, heard) for name in known}
 
-    def has(self, resource: str) -> bool:
-        """Return whether it gives back what comes free of a resource, and had nothing idle."""
+    def find_seen(self, resource: str) -> int:
+        """Return which message it had heard when it had nothing idle of a resource; -1: none.
+
+        From then on it gives back what comes free.
+        """
         since = self.known_since.get(resource)
-        return since is not None and since <= self.seen
+        return self.seen if since is not None and since <= self.seen else -1

@@ -28,7 +28,13 @@ from tool_engine.admission.cluster.lease_messages import (
     Sync,
     Ticket,
 )
-from tool_engine.admission.cluster.life import Kept, Life, Outcome
+from tool_engine.admission.cluster.life import (
+    Kept,
+    Life,
+    Outcome,
+    Silent,
+    is_pressed_by,
+)
 from tool_engine.admission.cluster.line_up import Entry, LineUp
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.settings.concurrency import BreakerPolicy
@@ -499,33 +505,16 @@ class Coordinator:
         if not self.asking or self.is_gated(now):
             return
         self.asking = [entry for entry in self.asking if entry.line is not None and entry.asks]
+        silent_of = Silent(self.lives, self.books.holders, self.blocked)
         for entry in self.asking:
+            silent = silent_of.find(entry) if entry.told_at is None else []
             if entry.told_at is not None:
                 entry.asks = self.lives[entry.owner].confirmed.seen < entry.told_at
             # One that is frozen never answers.
-            elif not self._ask_holders(entry) or now - entry.asked_at >= self.grace:
+            elif not silent or now - entry.asked_at >= self.grace:
                 entry.told_at = self.heard
                 self._news.add(entry.owner)
-
-    def _ask_holders(self, entry: Entry) -> bool:
-        """Return whether some life may have idle what one that asks needs; it is to say so."""
-        lacking = entry.units.keys() & self.blocked
-        holders = {name for r in lacking for name in self.books.holders.get(r, ())}
-        silent = [name for name in holders if self._is_to_answer(self.lives[name], entry)]
-        self._news.update(each for each in silent if self._is_unasked(each, entry))
-        return bool(silent)
-
-    def _is_unasked(self, name: str, entry: Entry) -> bool:
-        return self.lives[name].confirmed.pressed < entry.asked_in
-
-    def _is_to_answer(self, life: Life, entry: Entry) -> bool:
-        """Return whether a life may have idle, or on its way back, what one that asks needs."""
-        confirmed, accounts = life.confirmed, life.accounts
-        lacking = entry.units.keys() & self.blocked & accounts.keys()
-        held = [resource for resource in lacking if accounts[resource].out]
-        # The message of its own process says what was given back there before it asked.
-        is_late = life.name != entry.owner and confirmed.seen < entry.asked_in
-        return bool(held) and (is_late or not all(confirmed.has(each) for each in held))
+            self._news.update(e.name for e in silent if e.confirmed.pressed < entry.asked_in)
 
     def _may_go(self, entry: Entry, now: float) -> bool:
         if any(resource in self.paused for resource in entry.units):
@@ -573,9 +562,7 @@ class Coordinator:
         short = frozenset(held_up_by & life.accounts.keys())
         life.informed = wanted
         life.confirmed.note_state(wanted | short, self.heard)
-        open_ones = (each for each in self.asking if each.told_at is None and each.asks)
-        is_pressed = any(self._is_to_answer(life, each) for each in open_ones)
-        if is_pressed:
+        if is_pressed := is_pressed_by(self.asking, life, self.blocked):
             life.confirmed.pressed = self.heard
         granted = [entry for entry in life.entries.values() if entry.is_granted]
         return State(

@@ -1,8 +1,8 @@
-"""What does the coordinator know of one stretch of a process, and what does a message lead to?"""
+"""What does the coordinator know of one stretch of a process, and what has that to say?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -83,3 +83,61 @@ class Outcome:
     answer: Answer
     notes: tuple[Note, ...] = ()
     is_durable: bool = False
+
+
+class Silent:
+    """Which lives have not said yet that all is in use of what a call needs that asks?
+
+    Args:
+        lives: All that are known.
+        holders: Which of them have some of a resource.
+        blocked: Resources of which some ticket needs more.
+    """
+
+    def __init__(
+        self, lives: Mapping[str, Life], holders: Mapping[str, Iterable[str]], blocked: set[str]
+    ) -> None:
+        self._lives, self._holders, self._blocked = lives, holders, blocked
+        self._seen: dict[str, list[tuple[int, Life]]] = {}
+
+    def find(self, entry: Entry) -> list[Life]:
+        """Return those that have to speak before it is known that a call has to wait."""
+        return [
+            life
+            for resource in entry.units.keys() & self._blocked
+            for seen, life in self._find_seen(resource)
+            if _is_to_answer(life, seen, entry)
+        ]
+
+    def _find_seen(self, resource: str) -> list[tuple[int, Life]]:
+        found = self._seen.get(resource)
+        if found is None:
+            lives = [self._lives[name] for name in self._holders.get(resource, ())]
+            found = [(life.confirmed.find_seen(resource), life) for life in lives]
+            self._seen[resource] = found
+        return found
+
+
+def is_pressed_by(asking: Iterable[Entry], life: Life, blocked: set[str]) -> bool:
+    """Return whether some of those that ask wait for the word of a life."""
+    accounts, confirmed = life.accounts, life.confirmed
+    held = blocked & accounts.keys()
+    seen = {r: confirmed.find_seen(r) for r in held if accounts[r].out}
+    return bool(seen) and any(
+        _is_to_answer(life, seen[resource], each)
+        for each in asking
+        if each.told_at is None and each.asks
+        for resource in seen.keys() & each.units.keys()
+    )
+
+
+def _is_to_answer(life: Life, seen: int, entry: Entry) -> bool:
+    """Return whether a life may have idle, or on its way back, what one that asks needs.
+
+    Args:
+        life: It holds some of it.
+        seen: `Confirmed.find_seen` of it.
+        entry: What asks.
+    """
+    # The message of its own process says what was given back there before it asked.
+    return seen < (0 if life.name == entry.owner else entry.asked_in)

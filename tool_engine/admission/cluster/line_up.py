@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
 
@@ -173,12 +173,31 @@ class LineUp:
         """
         while True:
             blocked: set[str] = set()
-            entry = self._find_next(has_room, may_go, blocked)
-            if entry is None:
+            touched: set[str] = set()
+            heads = [self._find_head(line) for line in list(self._lines)]
+            ranked = [(self.rank(each), each.joined, each) for each in heads if each is not None]
+            heapify(ranked)
+            while ranked:
+                entry = heappop(ranked)[-1]
+                # The next ones of a line are held up by the same: its first one stands for all.
+                if not may_go(entry):
+                    continue
+                holding = self._find_holding(entry, has_room, blocked)
+                if holding is not None:
+                    blocked.add(holding)
+                    touched |= entry.units.keys()
+                    continue
+                line = entry.line
+                self.leave(entry)
+                self._pay_turn(entry)
+                take(entry)
+                # It may be another thing now that holds up one before it; `fair` has another order.
+                if self._strategy == "fair" or not touched.isdisjoint(entry.units):
+                    break
+                if (head := self._find_head(line)) is not None:
+                    heappush(ranked, (self.rank(head), head.joined, head))
+            else:
                 return blocked
-            self.leave(entry)
-            self._pay_turn(entry)
-            take(entry)
 
     def rank(self, entry: Entry) -> Rank:
         """Return by what one is compared with all others; the smallest is next."""
@@ -196,23 +215,6 @@ class LineUp:
             key = entry.asked_at + self._aging * entry.priority
             return (entry.standing, key, *tail)
         return (entry.standing, *tail)
-
-    def _find_next(
-        self,
-        has_room: Callable[[Entry, str], bool],
-        may_go: Callable[[Entry], bool],
-        blocked: set[str],
-    ) -> Entry | None:
-        """Return the first that nothing holds up; `blocked` gets what holds up those before it."""
-        # The next one of a line is held up by the same: its first one stands for all.
-        heads = [self._find_head(line) for line in list(self._lines)]
-        for entry in sorted((head for head in heads if head is not None), key=self.rank):
-            if may_go(entry):
-                holding = self._find_holding(entry, has_room, blocked)
-                if holding is None:
-                    return entry
-                blocked.add(holding)
-        return None
 
     def _find_head(self, line: Any) -> Entry | None:
         """Return the first of a line; an empty line is forgotten."""
