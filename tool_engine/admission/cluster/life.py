@@ -1,4 +1,4 @@
-"""What does the coordinator know of one stretch of a process, and what has that to say?"""
+"""What does the coordinator know of one stretch of a process, and what does a message lead to?"""
 
 from __future__ import annotations
 
