@@ -44,10 +44,54 @@ MISTAKES: list[Row] = [
         RIGHT.replace("{name: q, type: string, required: true, description: What}",
                       "name: q\n    type: string\n    description: What"),
     ),
+    *[
+        (RIGHT.replace("Says it.", form),
+         [":2:", ": not valid YAML", f"quote the whole text: {quoted}"],
+         RIGHT.replace("Says it.", quoted))
+        for form, quoted in (
+            ("*Says* it.", '"*Says* it."'), ("Says: it", '"Says: it"'), ("@it", '"@it"'),
+            ("`it` is", '"`it` is"'), ("%it", '"%it"'), ("- it", '"- it"'), ("? it", '"? it"'),
+            ("[it] is", '"[it] is"'), ("{it} is", '"{it} is"'), ("'It's'", '"It\'s"'),
+            ('"It" is', r'"\"It\" is"'),
+        )
+    ],
+    *[
+        (RIGHT.replace("Says it.", f"{sign}it is"),
+         [":2:14: description: ", f"or quote a text that begins with {sign}"],
+         RIGHT.replace("Says it.", f"'{sign}it is'"))
+        for sign in "&!"
+    ],
     (
-        RIGHT.replace("Says it", "*Says* it"),
-        [":2:19: not valid YAML", "quote text that begins with * or &"],
-        RIGHT.replace("Says it.", '"*Says* it."'),
+        RIGHT.replace("Says it.", "#it"),
+        [":2:13: description: ", 'quote a text that begins with #: "#it"'],
+        RIGHT.replace("Says it.", '"#it"'),
+    ),
+    (
+        RIGHT.replace("Says it.", "> Says it.\n  It is."),
+        [":2:16: not valid YAML", "begin the text on the next line, or quote it"],
+        RIGHT.replace("Says it.", ">\n  Says it.\n  It is."),
+    ),
+    (
+        RIGHT.replace("Says it.", "\n  - Says it.\n  - It is."),
+        [":3:3: description: expected text, got a list", "lines of a list below a |"],
+        RIGHT.replace("Says it.", "|\n  - Says it.\n  - It is."),
+    ),
+    (
+        RIGHT.replace("Says it.", "Says it\n  # Here it goes on.\n  and more."),
+        [":4:3: not valid YAML", "a comment ends a text that goes on below it: move line 3 away"],
+        RIGHT.replace("Says it.", "Says it\n  and more."),
+    ),
+    (
+        RIGHT.replace("Says it.", "|\n\tSays it."),
+        [":3:1: not valid YAML", "indent with spaces"],
+        RIGHT.replace("Says it.", "|\n  Says it."),
+    ),
+    (
+        RIGHT.replace("{name: q, type: string, required: true, description: What}",
+                      "name: q\n    type: integer\n    description: What\n    min: - 1"),
+        [":8:10: not valid YAML", "write a number without a blank behind its sign"],
+        RIGHT.replace("{name: q, type: string, required: true, description: What}",
+                      "name: q\n    type: integer\n    description: What\n    min: -1"),
     ),
     (
         RIGHT.replace("effect: ", "effect:\u00a0"),

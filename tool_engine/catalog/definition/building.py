@@ -8,9 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from itertools import islice
 from typing import Any, Final
 
-from tool_engine.catalog.definition.fault import Fault, describe_value, locate_faults
+from tool_engine.catalog.definition.fault import (
+    Fault,
+    describe_value,
+    is_secret_place,
+    locate_faults,
+)
 from tool_engine.catalog.definition.group_definition import (
     GROUP,
     build_group,
@@ -35,7 +41,8 @@ from tool_engine.catalog.definition.tool_definition import (
 )
 from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.limits import MAX_PROBLEMS
-from tool_engine.catalog.yaml.document import Document, Path, parse_path
+from tool_engine.catalog.yaml.document import Document, Path, format_path, parse_path
+from tool_engine.catalog.yaml.lost_text import find_lost_texts
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
@@ -172,8 +179,9 @@ def definitions_of_text(
     for document in documents:
         faults = _document_faults(document, documents)
         of_name = _name_faults(document, names, documents)
-        cut = _cut_findings(text, source) if document is documents[-1] else ()
-        made = None if faults else _build_definition(document, source, cut)
+        lost = _find_lost(document, source)
+        lost += _cut_findings(text, source) if document is documents[-1] else []
+        made = None if faults else _build_definition(document, source, lost)
         refused = check(made) if check is not None and isinstance(made, Tool) else []
         mistakes: list[Found] = [*of_name]
         if made is None or refused:
@@ -248,6 +256,24 @@ def _cut_findings(text: str | bytes, source: str) -> list[str]:
     column = len(last.decode("utf-8", "replace")) + 1
     cure = "end it with a line break"
     return [str(DefinitionProblem(f"{message}; {cure}", source, line, column, cure=cure))]
+
+
+def _find_lost(document: Document, source: str) -> list[str]:
+    """Return the findings for texts that YAML cuts or joins."""
+    lost = find_lost_texts(document, is_secret_place)
+    return [
+        str(
+            DefinitionProblem(
+                message,
+                source,
+                line,
+                column,
+                path=format_path(path),
+                cure=message.partition("; ")[2],
+            )
+        )
+        for path, message, line, column in islice(lost, MAX_PROBLEMS)
+    ]
 
 
 def _document_faults(document: Document, documents: list[Document]) -> list[Fault]:

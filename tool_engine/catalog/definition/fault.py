@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -99,7 +100,7 @@ def _make_problem(
 def _hide_secret(fault: Fault, definition: Any = None) -> Fault:
     """Return the fault without the secret at its path."""
     texts = [fault.message, fault.expected, fault.got, fault.cure]
-    secret = _secret_at(fault.path, definition)
+    secret = secret_at(fault.path, definition)
     forms = {*secret_forms(secret), *secret_forms(secret[:_LONGEST_TEXT])}
     for form in sorted(forms, key=len, reverse=True):
         texts = [text.replace(form, HIDDEN) for text in texts]
@@ -107,8 +108,22 @@ def _hide_secret(fault: Fault, definition: Any = None) -> Fault:
     return fault._replace(message=message, expected=expected, got=got, cure=cure)
 
 
-def _secret_at(path: Path, definition: Any) -> str:
+def secret_at(path: Path, definition: Any) -> str:
     """Return the text at `path` if its name marks a secret."""
+    value = definition
+    for step in path:
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            return ""
+    # A flag is no secret: `secret: 'true'` is shown as it stands there.
+    is_flag = str(value).lower() in ("true", "false", "yes", "no", "on", "off")
+    is_shown = is_flag or not isinstance(value, str | int | float)
+    return "" if is_shown or not is_secret_place(path, definition) else str(value)
+
+
+def is_secret_place(path: Path, definition: Any) -> bool:
+    """Return True if a name on the way to `path` marks a secret."""
     value, is_secret = definition, False
     for step in path:
         if isinstance(value, dict):
@@ -119,14 +134,16 @@ def _secret_at(path: Path, definition: Any) -> str:
         try:
             value = value[step]
         except (LookupError, TypeError):
-            return ""
-    # A flag is no secret: `secret: 'true'` is shown as it stands there.
-    is_flag = str(value).lower() in ("true", "false", "yes", "no", "on", "off")
-    is_told = is_flag or not is_secret or not isinstance(value, str | int | float)
-    return "" if is_told else str(value)
+            break
+    return is_secret
 
 
 def _as_written(fault: Fault, document: Marked, mark: Any) -> Fault:
+    if fault.got == "nothing" and (comment := document.comment_at(mark)):
+        quoted = json.dumps(comment[:_LONGEST_TEXT], ensure_ascii=False)
+        shown = "" if is_secret_place(fault.path, document.value) else f": {quoted}"
+        cure = f"what stands there is a comment: quote a text that begins with #{shown}"
+        return fault._replace(cure=cure)
     # 1.10 is read as the number 1.1, which the author would not find in the file.
     if not fault.got.startswith("the number"):
         return fault

@@ -31,7 +31,9 @@ def _cure_for_no_text(value: Any) -> str:
     if isinstance(value, dict) and list(value.values()) == [None]:
         # `{q}` without quotes is a mapping with a key and no value.
         return f"quote it: '{{{next(iter(value))}}}'"
-    return f"write its name here; {DOCUMENTS}" if are_definitions([value]) else ""
+    if are_definitions([value]):
+        return f"write its name here; {DOCUMENTS}"
+    return "write one text: lines of a list below a |, what begins with [ or { in quotes"
 
 
 def _cure_for_text(types: list[str], text: str, key: object) -> str:

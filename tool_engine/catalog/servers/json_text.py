@@ -52,6 +52,10 @@ class JSONDocument:
     def number_as_written(self, path: Path, mark: Any) -> None:
         """A number of JSON reads as it is written."""
 
+    def comment_at(self, mark: Any) -> str:
+        """Return nothing: a value is never empty."""
+        return ""
+
     def _find_mark(self, path: Path, *, at_key: bool) -> Mark:
         while path and (path, at_key) not in self._places:
             path, at_key = path[:-1], True

@@ -48,6 +48,10 @@ class TOMLDocument:
     def number_as_written(self, path: Path, mark: Any) -> None:
         """A number reads as it is written."""
 
+    def comment_at(self, mark: Any) -> str:
+        """Return nothing: a value is never empty."""
+        return ""
+
     def find_key(self, path: Path) -> tuple[int, int]:
         """Return the line and the column of a key, counted from 1."""
         (mark,) = self.marks([(path, True)])

@@ -12,6 +12,7 @@ Path = tuple[str | int, ...]
 _SIMPLE_KEY: Final = re.compile(r"[^\s.\[\]\"']+")
 _PATH_PART: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _SHOWN: Final = 80
+_COMMENT: Final = re.compile(r"[ \t]*(#.*\S)")
 _NUMBER: Final = re.compile(r"(?:[!&]\S*\s+)*([-+.\w]+)")
 
 
@@ -26,16 +27,19 @@ class Marked(Protocol):
     def number_as_written(self, path: Path, mark: Any) -> str | None:
         """Return the number at `path` as written, such as `1.10`; else None."""
 
+    def comment_at(self, mark: Any) -> str:
+        """Return what stands as a comment in place of a value, its # included."""
+
 
 class Document:
-    __slots__ = ("_marks", "_text", "value")
+    __slots__ = ("_marks", "text", "value")
 
     def __init__(self, value: Any, marks: Sequence[Any], text: str) -> None:
         self.value = value
         # One mark per key and value in the order of the text. Mappings keep that order, so the
         # marks need no paths: reading stays cheap, and only an error pays for finding its place.
         self._marks = marks
-        self._text = text
+        self.text = text
 
     def __repr__(self) -> str:
         return f"Document({self.value!r})"
@@ -75,8 +79,13 @@ class Document:
             value = value[part]
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
-        found = _NUMBER.match(self._text, mark.index)
+        found = _NUMBER.match(self.text, mark.index)
         return found.group(1) if found else None
+
+    def comment_at(self, mark: Any) -> str:
+        """Return what stands as a comment in place of a value, its # included."""
+        found = _COMMENT.match(self.text, mark.index)
+        return found[1] if found else ""
 
     def _find_ordinals(self, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
         """Return the key and value numbers of each path's nearest part."""

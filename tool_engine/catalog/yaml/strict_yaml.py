@@ -18,60 +18,8 @@ from tool_engine.catalog.yaml.decoding import decode_text
 from tool_engine.catalog.yaml.document import Document, Path, format_path
 from tool_engine.catalog.yaml.oddities import Oddities
 from tool_engine.catalog.yaml.scalars import MAY_BE_MORE, UnreadableScalarError, resolve_plain
+from tool_engine.catalog.yaml.unparsed import find_problem
 from tool_engine.errors import DefinitionError, DefinitionProblem
-
-_CURES: Final = (
-    ("token", "indent with spaces, and quote text that holds special characters"),
-    ("expected ':'", "write key: value, and indent the text of a block"),
-    ("'-' indicator", "begin the line with a dash, or indent it as the key after the dash above"),
-    ("alphabetic or numeric", "quote text that begins with * or &"),
-    ("mapping values", "quote text that holds a colon, and check the indentation"),
-    ("expected ','", "close the bracket, or put a comma between"),
-    ("end of stream", "close the quotation marks"),
-    ("escape character", "write \\\\ for a backslash, or use 'single quotes'"),
-    ("<document start>", "write a line --- before it"),
-    ("directive", "remove the line"),
-    ("PyYAML was", "import it once"),
-    ("", "check this line and the ones before it"),
-)
-"""A part of the parser's message -> the cure; the first match counts."""
-
-
-_UNSEEN_CAUSES: Final = (
-    (
-        re.compile(r"^(?:<{7}|={7}|>{7})(?!\S)", re.MULTILINE),
-        "the mark of a merge that is not finished",
-        "keep one side of it, without the marks",
-    ),
-    (
-        re.compile(r"(?<=[:-])[\u00a0\u2000-\u200b\u202f\u3000]|^[ ]*[\u00a0\u3000]", re.MULTILINE),
-        "a blank that YAML does not know as one",
-        "write a plain blank",
-    ),
-)
-"""What a text holds that the parser stumbles over later, what it is, and the cure."""
-
-
-def find_unseen_cause(text: str, source: str) -> DefinitionProblem | None:
-    for pattern, what, cure in _UNSEEN_CAUSES:
-        if found := pattern.search(text):
-            line, start = text.count("\n", 0, found.start()) + 1, text.rfind("\n", 0, found.start())
-            message = f"not valid YAML: {what}; {cure}"
-            return DefinitionProblem(message, source, line, found.start() - start, cure=cure)
-    return None
-
-
-def parser_problem(error: yaml.YAMLError, source: str) -> DefinitionProblem:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    context = getattr(error, "context", None)
-    problem = getattr(error, "problem", None) or str(error)
-    message = f"not valid YAML: {context + ', ' if context else ''}{problem}"
-    cure = next(cure for part, cure in _CURES if part in problem)
-    message += f"; {cure}"
-    if mark is None:
-        return DefinitionProblem(message, source, cure=cure)
-    return DefinitionProblem(message, source, mark.line + 1, mark.column + 1, cure=cure)
-
 
 try:
     from yaml._yaml import CParser as _NativeParser
@@ -194,8 +142,7 @@ class _Reader:
             self._report_faults(None)
         except yaml.YAMLError as error:
             self._report_faults(None)
-            cause = find_unseen_cause(self._text, self._source)
-            self._problems.append(cause or parser_problem(error, self._source))
+            self._problems.append(find_problem(error, self._text, self._source))
         return documents, self._problems
 
     def _read_documents(self, documents: list[Document]) -> None:
@@ -383,7 +330,9 @@ class _Reader:
         """Begin an anchor's value; return True if aliases may use it."""
         shown = f"the anchor &{event.anchor[:80]}"
         if not self._allow_aliases:
-            self._note_fault(f"{shown} is not allowed", "remove it", event)
+            self._note_fault(
+                f"{shown} is not allowed", "remove it, or quote a text that begins with &", event
+            )
         elif event.anchor in self._anchors:
             self._note_fault(f"{shown} is given twice", "rename one of the two", event)
         else:
@@ -396,7 +345,11 @@ class _Reader:
         shown = f"the alias *{event.anchor[:80]}"
         anchored = self._anchors.get(event.anchor)
         if not self._allow_aliases:
-            self._note_fault(f"{shown} is not allowed", "write the value out", event)
+            self._note_fault(
+                f"{shown} is not allowed",
+                "write the value out, or quote a text that begins with *",
+                event,
+            )
         elif anchored is None:
             self._note_fault(f"{shown} names nothing above it", "write the value out", event)
         elif anchored.marks is None:
@@ -421,7 +374,11 @@ class _Reader:
 
     def _refuse_tag(self, event: Any) -> None:
         shown = event.tag.replace(_CORE, "!!")
-        self._note_fault(f"the tag {shown[:80]} is not allowed", "remove it", event)
+        self._note_fault(
+            f"the tag {shown[:80]} is not allowed",
+            "remove it, or quote a text that begins with !",
+            event,
+        )
 
     def _note_fault(self, message: str, cure: str, event: Any) -> None:
         index = max(len(self._marks) - 1, 0)
