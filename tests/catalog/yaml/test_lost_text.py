@@ -59,7 +59,7 @@ def test_what_is_lost(text: str, place: str, said: str, cured: str) -> None:
     [
         "description: Says it  # for all\n",
         "description: Says it  #lint: ignore L103\n",
-        "description: Says it  #TODO more\n",
+        "description: Says it  #noqa: E501\n",
         "description: Says it ####\n",
         "description: Says C#\ntags: [a]  #1\n",
         "description: 'Says it'  #quoted\n",

@@ -100,7 +100,7 @@ def _make_problem(
 def _hide_secret(fault: Fault, definition: Any = None) -> Fault:
     """Return the fault without the secret at its path."""
     texts = [fault.message, fault.expected, fault.got, fault.cure]
-    secret = secret_at(fault.path, definition)
+    secret = find_secret(fault.path, definition)
     forms = {*secret_forms(secret), *secret_forms(secret[:_LONGEST_TEXT])}
     for form in sorted(forms, key=len, reverse=True):
         texts = [text.replace(form, HIDDEN) for text in texts]
@@ -108,7 +108,7 @@ def _hide_secret(fault: Fault, definition: Any = None) -> Fault:
     return fault._replace(message=message, expected=expected, got=got, cure=cure)
 
 
-def secret_at(path: Path, definition: Any) -> str:
+def find_secret(path: Path, definition: Any) -> str:
     """Return the text at `path` if its name marks a secret."""
     value = definition
     for step in path:
@@ -139,7 +139,7 @@ def is_secret_place(path: Path, definition: Any) -> bool:
 
 
 def _as_written(fault: Fault, document: Marked, mark: Any) -> Fault:
-    if fault.got == "nothing" and (comment := document.comment_at(mark)):
+    if fault.got == "nothing" and (comment := document.read_comment(mark)):
         quoted = json.dumps(comment[:_LONGEST_TEXT], ensure_ascii=False)
         shown = "" if is_secret_place(fault.path, document.value) else f": {quoted}"
         cure = f"what stands there is a comment: quote a text that begins with #{shown}"

@@ -52,7 +52,7 @@ class JSONDocument:
     def number_as_written(self, path: Path, mark: Any) -> None:
         """A number of JSON reads as it is written."""
 
-    def comment_at(self, mark: Any) -> str:
+    def read_comment(self, mark: Any) -> str:
         """Return nothing: a value is never empty."""
         return ""
 

@@ -48,7 +48,7 @@ class TOMLDocument:
     def number_as_written(self, path: Path, mark: Any) -> None:
         """A number reads as it is written."""
 
-    def comment_at(self, mark: Any) -> str:
+    def read_comment(self, mark: Any) -> str:
         """Return nothing: a value is never empty."""
         return ""
 

@@ -27,7 +27,7 @@ class Marked(Protocol):
     def number_as_written(self, path: Path, mark: Any) -> str | None:
         """Return the number at `path` as written, such as `1.10`; else None."""
 
-    def comment_at(self, mark: Any) -> str:
+    def read_comment(self, mark: Any) -> str:
         """Return what stands as a comment in place of a value, its # included."""
 
 
@@ -82,7 +82,7 @@ class Document:
         found = _NUMBER.match(self.text, mark.index)
         return found.group(1) if found else None
 
-    def comment_at(self, mark: Any) -> str:
+    def read_comment(self, mark: Any) -> str:
         """Return what stands as a comment in place of a value, its # included."""
         found = _COMMENT.match(self.text, mark.index)
         return found[1] if found else ""

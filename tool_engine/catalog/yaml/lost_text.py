@@ -107,9 +107,9 @@ def _find_joined(path: Path, text: str, start: int, end: int) -> Iterator[LostTe
     lines = text[start:end].split("\n")
     number = text.count("\n", 0, start) + 1
     is_folded = text.startswith(">", start)
-    base = next((_indent(line) for line in lines[1:] if line.strip()), 0)
+    base = next((_count_indent(line) for line in lines[1:] if line.strip()), 0)
     for at, line in enumerate(lines[1:], 1):
-        is_kept = is_folded and _indent(line) > base
+        is_kept = is_folded and _count_indent(line) > base
         is_item = _ITEM.match(line.strip()) is not None and (at > 1 or not is_folded)
         is_comment = is_sql and at < len(lines) - 1 and _SQL_COMMENT.search(line) is not None
         if not is_kept and lines[at - 1].strip() and (is_item or is_comment):
@@ -117,11 +117,11 @@ def _find_joined(path: Path, text: str, start: int, end: int) -> Iterator[LostTe
                 "the rest is in this comment" if is_comment else "this line is no line of its own"
             )
             message = f"{what}: YAML joins the lines of the text; write | before it to keep them"
-            yield LostText(path, message, number + at, _indent(line) + 1)
+            yield LostText(path, message, number + at, _count_indent(line) + 1)
             return
 
 
-def _indent(line: str) -> int:
+def _count_indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 

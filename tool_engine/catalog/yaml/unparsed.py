@@ -107,7 +107,7 @@ def _tried_cures(error: yaml.YAMLError, text: str, mark: Any) -> Iterator[str]:
             yield "write a number without a blank behind its sign"
         has_colon = pair["key"] in _PROSE and "mapping values" in str(error)
         if has_colon or _BEGINS_ODDLY.match(value):
-            quoted = _quote(value)
+            quoted = _quote_text(value)
             mended = [*before, pair["before"] + quoted, *lines[mark.line + 1 :]]
             if _is_past(mended, mark.line):
                 shown = quoted if len(quoted) <= _LONGEST else 'in "double quotes"'
@@ -119,7 +119,7 @@ def _tried_cures(error: yaml.YAMLError, text: str, mark: Any) -> Iterator[str]:
             yield f"a comment ends a text that goes on below it: move line {comments[-1] + 1} away"
 
 
-def _quote(text: str) -> str:
+def _quote_text(text: str) -> str:
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         text = text[1:-1]
     return json.dumps(text, ensure_ascii=False)
