@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tool_engine.redaction import HIDDEN, is_secret_key, redact
-from tool_engine.redaction.pairs import _HINTS
+from tool_engine.redaction.pairs import HINTS
 
 _SECRET = """
 password Password db_password passwd pwd secret client_secret token access_token accessToken
@@ -70,7 +70,7 @@ def test_names_of_other_things(name: str) -> None:
 @pytest.mark.parametrize("name", SECRET)
 def test_every_name_is_looked_for_in_texts(name: str) -> None:
     """A text is not looked at when none of the hints is in it: no name goes without one."""
-    assert any(hint in name.lower() for hint in _HINTS) or not name.isascii()
+    assert any(hint in name.lower() for hint in HINTS) or not name.isascii()
 
 
 def test_long_names() -> None:

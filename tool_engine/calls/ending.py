@@ -77,7 +77,7 @@ class CallEnding:
         """End a call whose tool returned `ready`, at `now` on the loop's clock."""
         date = self.date if now < self.next_date else self.read_date(now)
         seconds = now - slot.acquired_at
-        limited, output, kept = ready
+        limited, output, kept, _ = ready
         context, request, queue_wait = call.context, slot.request, slot.queue_wait
         task, facts, attempts = context._task, plan.facts, 1  # noqa: SLF001 - the engine's own
         call.run = None  # the run knows its call: without a cycle both are freed at once
@@ -387,12 +387,12 @@ def _give_output(
     call: Call, ready: Ready, metadata: dict[str, Any], entry: CallEntry
 ) -> dict[str, Any]:
     """Return the caller's output; a conversation gets its packed form, and makes none again."""
-    limited, output, kept = ready
+    limited, output, _, whole = ready
     if limited is not None:
         return _shape_for_caller(call, limited, metadata, entry)
     note_output = getattr(call.context.scope, "note_output", None)
-    if note_output is not None:
-        note_output(output, kept)
+    if note_output is not None and whole is not None:
+        note_output(output, whole)
     return output
 
 

@@ -204,7 +204,7 @@ def _begin_scoped(
 
 
 def _end_scoped(
-    who: ToolExecutionContext, sent: bytes, output: dict[str, Any], kept: bytes
+    who: ToolExecutionContext, sent: bytes, output: dict[str, Any], kept: bytes | None
 ) -> CallerFacts:
     """Give a conversation what is packed of its call; return what the record says of it."""
     who.scope.note_known(sent, output, kept)
@@ -309,12 +309,12 @@ def _end_plainly(
     if pool.idle:
         pool.wake_idle()
     # The same as `CallEnding.succeed`, without what only other calls have.
-    _, output, kept = ready
+    _, output, kept, whole = ready
     packed, call_id, facts = call.params, call.call_id, plan.facts
     date = ending.date if now < ending.next_date else ending.read_date(now)
     after, serial, memory = now - ending.dated, call.serial, ending.memory
     name, tool, who = call.tool_name, plan.tool, call.context
-    caller = None if who is ANONYMOUS else _end_scoped(who, packed, output, kept)
+    caller = None if who is ANONYMOUS else _end_scoped(who, packed, output, whole)
     entry = PlainEntry(packed, kept, seconds, date, after, call_id, facts, tool, serial, caller)
     metadata = facts.copy()
     metadata["call_id"] = call_id

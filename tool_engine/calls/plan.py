@@ -34,8 +34,9 @@ from tool_engine.validation.output import OutputCheck, OutputMismatchError, chec
 
 Accept = Callable[[Any, bytes], dict[str, Any] | None]
 Explain = Callable[[Any], ValidationResult]
-Ready = tuple[LimitedOutput | None, dict[str, Any], bytes]
-"""The limited output, if there are limits; the output; and what the record keeps of it."""
+Ready = tuple[LimitedOutput | None, dict[str, Any], bytes, bytes | None]
+"""The limited output, if there are limits; the output; what the record keeps of it; and the same
+if that is all of it, just as it is."""
 Note = Callable[[list[ValidationError]], None]
 """Takes what differs in an output that is returned all the same."""
 _ATOMS: Final = PLAIN - {list}
@@ -65,9 +66,10 @@ def ready_at_once(  # noqa: PLR0911 - the shortest way out of each kind of value
     if (kind := type(value)) in _SHORT:
         short = {"result": value}
         try:
-            return None, short, pack_plain(short)
+            kept = pack_plain(short)
         except OverflowError:
-            return (None, short, take_snapshot(short)) if has_writable_digits(value) else None
+            return (None, short, take_snapshot(short), None) if has_writable_digits(value) else None
+        return None, short, kept, kept
     returned = value
     if kind is not dict:
         if kind in PLAIN:
@@ -75,7 +77,7 @@ def ready_at_once(  # noqa: PLR0911 - the shortest way out of each kind of value
                 return None
             value = {"result": value}
         elif kind is LimitedOutput:
-            return value, value.output, value.kept.result
+            return value, value.output, value.kept.result, None
     try:
         output: dict[str, Any] = value if type(value) is dict else as_output(value)
         if kind not in _ATOMS and may_take_long(output):
@@ -83,9 +85,11 @@ def ready_at_once(  # noqa: PLR0911 - the shortest way out of each kind of value
         kept = pack_plain(output)
     except Exception:  # noqa: BLE001 - foreign objects raise anything
         plain = plain_at_once(returned)
-        return None if plain is None else (None, plain, take_snapshot(plain))
+        return None if plain is None else (None, plain, take_snapshot(plain), None)
+    if len(kept) <= MAX_SNAPSHOT:
+        return None, output, kept, kept
     # Cut while the value is at hand: reading it back would take many times as long.
-    return None, output, kept if len(kept) <= MAX_SNAPSHOT else keep_packed_beginning(output, kept)
+    return None, output, keep_packed_beginning(output, kept), None
 
 
 def ready_in_thread(note: Note, value: Any) -> Ready:
@@ -100,7 +104,7 @@ def ready_in_thread(note: Note, value: Any) -> Ready:
         return ready
     output = plain_output(value)
     check_unfolding(output)
-    return None, output, take_snapshot(output)
+    return None, output, take_snapshot(output), None
 
 
 def _ready_in_pieces(value: Any) -> Ready | None:
@@ -108,10 +112,12 @@ def _ready_in_pieces(value: Any) -> Ready | None:
     try:
         output = as_output(value)
         size = measure_packed(output)
-        kept = pack_plain(output) if size <= MAX_SNAPSHOT else keep_beginning(output, size)
+        if size > MAX_SNAPSHOT:
+            return None, output, keep_beginning(output, size), None
+        kept = pack_plain(output)
     except Exception:  # noqa: BLE001 - foreign objects raise anything
         return None
-    return None, output, kept
+    return None, output, kept, kept
 
 
 UNCHECKED: Final = Readying(ready_at_once, ready_in_thread)

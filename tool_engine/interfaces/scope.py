@@ -21,8 +21,8 @@ class CallScope(Protocol):
     (`calls/uses.py`) for each of its books.
 
     One that keeps outputs has `note_output(self, output, kept)`: called with the output of a
-    call that has succeeded, unless it is short, and with what its record keeps of it, as
-    MessagePack.
+    call that has succeeded and with all of it as MessagePack, as its record keeps it; unless it is
+    short, or the record keeps it in another form.
 
     It goes into other engines, too. One that speaks for the tools of an engine says True in
     `has_engine(self, engine, tool_name)`; else the approver of that engine must consent as well.

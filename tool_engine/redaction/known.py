@@ -11,6 +11,8 @@ import sys
 from binascii import b2a_base64, hexlify
 from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache
 from threading import Lock
 from typing import Final
 
@@ -25,6 +27,8 @@ _MOST_LINES: Final = 200
 LONGEST_CODED: Final = 16_384
 _MOST: Final = 10_000
 """Secrets that are remembered: tokens renewed each hour take more than a year to fill it."""
+_MOST_LISTED: Final = 16
+"""Secrets whose forms are listed for an automaton."""
 FEW: Final = 64
 """Most forms that are quicker to search one by one."""
 GRAM: Final = 4
@@ -146,6 +150,12 @@ class KnownSecrets:
         """Return True if `number`, as written, is a secret."""
         return bool(self._grams) and str(number) in self._grams
 
+    def list_forms(self) -> tuple[str, ...] | None:
+        """Return all forms of the secrets; None: they are many, or a number may be one."""
+        with self._lock:
+            secrets = (*self._grams,) if len(self._grams) <= _MOST_LISTED else None
+        return None if secrets is None else _list_forms(secrets)
+
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return the spans of secrets in `text`, overlapping ones included."""
         if not self._grams:
@@ -187,6 +197,15 @@ class KnownSecrets:
                 self._index[gram] = left
             else:
                 del self._index[gram]
+
+
+@lru_cache(maxsize=1)
+def _list_forms(secrets: tuple[str, ...]) -> tuple[str, ...] | None:
+    for each in secrets:
+        with suppress(ValueError):
+            float(each)
+            return None
+    return tuple(dict.fromkeys(form for each in secrets for form in secret_forms(each)))
 
 
 def grams_in(text: str, index: Container[int]) -> set[int]:

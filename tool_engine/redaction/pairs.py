@@ -18,7 +18,7 @@ _MOST_FINDS: Final = 1_000
 
 _MOST_LOOKED_AT: Final = 100_000
 """The same for elements and cells of any name."""
-_HINTS: Final = (
+HINTS: Final = (
     *("pass", "pwd", "secret", "token", "key", "auth", "cookie", "cred", "session", "sess", "dsn"),
     *("conn", "jwt", "bearer", "otp", "cvv", "cvc", "code", "phrase", "signature", "mnemonic"),
     *("wort", "senha", "contrase", "парол", "密", "口令", "パスワード", "비밀", "kubeconfig"),
@@ -90,7 +90,7 @@ def pair_spans(text: str) -> Iterator[Span]:
     if not ("=" in text or ":" in text or has_options or has_tags or has_cells):
         return
     small = text.lower()
-    if any(hint in small for hint in _HINTS):
+    if any(hint in small for hint in HINTS):
         yield from _take_first(_find_assigned(text), text)
         if has_tags and ">" in text:
             yield from _take_first(_find_tagged(text), text)

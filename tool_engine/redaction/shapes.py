@@ -176,6 +176,8 @@ _BY_MARK: Final = (
     ("", _OTHERS),
 )
 """The shapes by a character that all of them contain: one is found many times as fast as two."""
+LITERALS: Final = frozenset(shape.literal for _, shapes in _BY_MARK for shape in shapes)
+"""A text without any of them has no shape of a secret."""
 _SHORTEST: Final = 8
 SHORTEST_WORD: Final = 20
 """Characters of the shortest secret that has letters and digits alone: the id of an AWS key."""

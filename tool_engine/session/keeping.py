@@ -156,9 +156,9 @@ class ResultKeeper:
         )
         packed = None
         if names is not None and tool is not None:
-            find_size = None if scope is None else scope.find_size
+            find_packed = None if scope is None else scope.find_packed
             has_secrets = None if called is None else called.has_secrets
-            packed = pack_call(tool, arguments, result, find_size, has_secrets=has_secrets)
+            packed = pack_call(tool, arguments, result, find_packed, has_secrets=has_secrets)
         variable, read = None if names is None else names.result, None
         if presentation is WHOLE:
             read = self._read_at_once(result, tool_name, params, limit, packed, variable)
@@ -213,7 +213,7 @@ class ResultKeeper:
         packed = None
         if read is not None and sent is not None:
             packed = share_packed(sent, result.output["result"], read.formatted_text)
-        packed = packed or pack_call(tool, params, result, scope.find_size, has_secrets=False)
+        packed = packed or pack_call(tool, params, result, scope.find_packed, has_secrets=False)
         if packed is None:
             return None
         self.number += 1
@@ -423,8 +423,8 @@ def _is_short(result: ToolExecutionResult, scope: SessionScope | None) -> bool:
 
     To learn it may take a millisecond: it is asked once.
     """
-    size = None if scope is None else scope.find_size(result.output)
-    return is_quick(result.output) if size is None else size <= SHORT
+    packed = None if scope is None else scope.find_packed(result.output)
+    return is_quick(result.output) if packed is None else len(packed) <= SHORT
 
 
 def _present_packed(

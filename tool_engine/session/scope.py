@@ -18,7 +18,6 @@ from tool_engine.approval.subject import making_of, place_of
 from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.interfaces import CallScope, ToolExecutor
 from tool_engine.interfaces.source import Source
-from tool_engine.knowledge.snapshot import TOO_DEEP, TRUNCATED
 from tool_engine.model.approval import ApprovalRequest, fingerprint_of
 from tool_engine.model.call import Refusal, ToolExecutionContext
 from tool_engine.model.context_check import check_context
@@ -48,7 +47,6 @@ _copy: Final = ToolExecutionContext.__copy__
 _UNSET: Final = 30.0
 """The default `timeout`, at which the tool's own timeout decides."""
 _NO_TOKENS: Final[Mapping[str, Any]] = MappingProxyType({})
-_NOT_ALL: Final = (TRUNCATED.encode(), TOO_DEEP.encode())
 _FOREIGN: Final = "source 0"
 """Stands for `source_of` of a tool whose engine the conversation does not have."""
 
@@ -304,7 +302,7 @@ class SessionScope:
         self.sent: bytes | None = None
         """The arguments as they came, as MessagePack, where the engine packed them for it."""
         self._allowed: ApprovalRequest | None = None
-        self._output: tuple[Any, bytes] | None = None
+        self._output: tuple[Any, bytes | None] | None = None
         """An output, and what its record keeps of it; that of the call itself is the last one."""
         self.shared: Mapping[str, tuple[CallScope, ...]] = _NO_TOKENS
         """Request token -> the scopes of all conversations that must agree to its call."""
@@ -559,21 +557,18 @@ class SessionScope:
         return self._find_refusal_since() if is_open else refusal
 
     def note_output(self, output: dict[str, Any], kept: bytes) -> None:
-        """Take what the engine knows of the output of a call that has succeeded."""
+        """Take all of the output of a call that has succeeded, as the engine has packed it."""
         self._output = output, kept
 
-    def note_known(self, sent: bytes, output: dict[str, Any], kept: bytes) -> None:
+    def note_known(self, sent: bytes, output: dict[str, Any], kept: bytes | None) -> None:
         """Take what the engine has packed of a call that `begin_known` began."""
         self.sent, self._output = sent, (output, kept)
 
-    def find_size(self, output: dict[str, Any]) -> int | None:
-        """Return the bytes of an output as MessagePack; None: the engine did not find them."""
-        if self._output is None or self._output[0] is not output:
-            # Of another call, or another source has changed it.
-            return None
-        kept = self._output[1]
-        # A part of an output, and one that nests too deep, say nothing of how large it is.
-        return None if any(mark in kept for mark in _NOT_ALL) else len(kept)
+    def find_packed(self, output: dict[str, Any]) -> bytes | None:
+        """Return an output as MessagePack; None: the engine has not packed all of it."""
+        # Another one is of another call, or another source has changed it.
+        known = self._output
+        return known[1] if known is not None and known[0] is output else None
 
     def shown_tool(self, tool: Tool) -> Tool | None:
         return self.parts.showing.find_tool(tool)

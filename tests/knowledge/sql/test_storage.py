@@ -127,22 +127,6 @@ async def test_secret_known_later_is_hidden_too(database: Path, open_storage: Op
     assert record.params == {"word": "[hidden]"}
 
 
-async def test_large_results_are_kept_once(database: Path, open_storage: Open) -> None:
-    """A large result is compressed, and stored once however many calls return it."""
-    storage = await open_storage(database)
-    large = {"rows": [{"name": "the same again", "at": at} for at in range(1_000)]}
-    for number in range(20):
-        storage.add(call(number, output=large))
-    assert await storage.flush(BOUND)
-    records = await storage.query(RecordQuery())
-    assert [record.result for record in records] == [large] * 20
-    ((count, size, stored),) = ask_file(
-        database, "SELECT count(*), max(size), max(length(data)) FROM tool_values"
-    )
-    assert count == 1
-    assert stored < size / 4
-
-
 async def test_whole_output_can_be_read(database: Path) -> None:
     """What `result` limits cut is in the database, and read as from memory."""
     engine = ToolEngine(settings(database))

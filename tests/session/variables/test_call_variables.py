@@ -197,13 +197,15 @@ def test_a_result_that_is_removed_takes_its_part_of_what_may_be_unread() -> None
         assert (store._unmade, store.chars) == (0, 0)
 
 
-def test_a_size_that_is_known_is_not_measured_again() -> None:
-    """What the engine has packed for its record says how large it is."""
+def test_what_is_packed_for_the_record_is_not_packed_again() -> None:
+    """A call's record and its variables share the bytes of an output."""
     result = ToolExecutionResult(True, "fetch", {"rows": [[1], [2]]})
-    assert pack_call(make_tool(), {}, result, lambda output: 40_000) is None
-    packed = pack_call(make_tool(), {}, result, lambda output: 10)
+    assert pack_call(make_tool(), {}, result, lambda output: b"x" * 40_000) is None
+    known = msgspec.msgpack.encode(result.output)
+    packed = pack_call(make_tool(), {}, result, lambda output: known)
     assert packed is not None
-    assert packed.most_returned == 8 * len(msgspec.msgpack.encode(result.output))
+    assert packed.data[1] is known
+    assert packed.most_returned == 8 * len(known)
     assert pack_call(make_tool(), {}, result, lambda output: None) is not None
 
 

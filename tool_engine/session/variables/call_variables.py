@@ -122,7 +122,7 @@ def pack_call(
     tool: Tool,
     params: dict[str, Any],
     result: ToolExecutionResult,
-    find_size: Callable[[dict[str, Any]], int | None] | None = None,
+    find_packed: Callable[[dict[str, Any]], bytes | None] | None = None,
     *,
     has_secrets: bool | None = None,
 ) -> PackedCall | None:
@@ -132,7 +132,7 @@ def pack_call(
         tool: The tool, which says what is secret.
         params: The arguments, without references.
         result: How the call ended.
-        find_size: Gives the bytes of an output as MessagePack, where they are known.
+        find_packed: Gives an output as MessagePack, where it is known.
         has_secrets: Whether the tool declares some; None: it is found.
 
     Returns:
@@ -151,13 +151,12 @@ def pack_call(
         most = _LONGEST_BYTE * len(data)
         return PackedCall(data, most, most) if len(data) <= _MOST else None
     # One list that stands in a thousand places is long when it is written, and short here.
-    size = None if output is None or find_size is None else find_size(output)
-    if size is not None and size > _MOST:
+    returned = None if output is None or find_packed is None else find_packed(output)
+    if returned is not None and len(returned) > _MOST:
         return None
-    # What reads back as something else, such as a set as a list, has the same text in JSON.
-    returned = None
-    if output is not None:
-        returned = pack_small(output, _MOST) if size is None else _pack_whole(output)
+    if returned is None and output is not None:
+        # What reads back as something else, such as a set as a list, has the same text in JSON.
+        returned = pack_small(output, _MOST)
     sent = _pack_whole(params) if is_plain else pack_small(params, _MOST)
     if sent is None or (returned is None and output is not None):
         return None

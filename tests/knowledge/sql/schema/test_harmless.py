@@ -50,6 +50,32 @@ def test_says_so_of_what_is_common(value: Any) -> None:
     assert Harmless().is_so(value)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"headers": [["Authorization", "hunter2"]]},
+        [["password", 1]],
+        {"a": [{"b": [["token", "x"]]}]},
+    ],
+)
+def test_secret_in_a_pair(value: Any) -> None:
+    """The value of a pair, such as a header, is not written in the name of nothing secret."""
+    assert not Harmless().is_so(value)
+    assert redact(value) != value
+
+
+def test_packed_value_is_searched_once() -> None:
+    """What was searched is known by its digest, until more secrets are known."""
+    harmless = Harmless()
+    data = pack({"a": "canary-packed-9"})
+    assert harmless.is_packed(data, b"1")
+    remember_secret("canary-packed-9")
+    assert harmless.is_packed(data, b"1")
+    assert not harmless.is_packed(data, b"2")
+    harmless.refresh()
+    assert not harmless.is_packed(data, b"1")
+
+
 def test_secret_becomes_known() -> None:
     """What was harmless is looked at again once more secrets are known."""
     harmless = Harmless()

@@ -11,11 +11,14 @@ from typing import Any, Final
 
 from tool_engine.redaction import is_secret_key, redact_text
 from tool_engine.redaction.known import known_secrets
+from tool_engine.redaction.packed import may_hold_secret
 
 _NAMING: Final = frozenset({"name", "key", "Name", "Key"})
 """Keys that name the value beside them."""
 _MOST_SHAPES: Final = 10_000
 _MOST_TEXTS: Final = 10_000
+_MOST_PACKED: Final = 10_000
+_PAIR: Final = 2
 _LONGEST_TEXT: Final = 100
 _DEEPEST: Final = 16
 
@@ -27,16 +30,32 @@ class Harmless:
         self._shapes: dict[tuple[Any, ...], bool] = {}
         # Short texts in which nothing is hidden: most recur again and again.
         self._texts: set[str] = set()
+        self._packed: set[bytes] = set()
+        """Digests of values in which nothing is hidden."""
         self._known = 0
 
     def refresh(self) -> None:
         """Discard results from before more secrets were known."""
         known = len(known_secrets)
         is_full = len(self._shapes) > _MOST_SHAPES or len(self._texts) > _MOST_TEXTS
+        is_full = is_full or len(self._packed) > _MOST_PACKED
         if known != self._known or is_full:
             self._known = known
             self._shapes.clear()
             self._texts.clear()
+            self._packed.clear()
+
+    def is_packed(self, data: bytes, digest: bytes) -> bool:
+        """Return True if a MessagePack plainly holds nothing to hide; False: look at its values.
+
+        Args:
+            data: The MessagePack.
+            digest: Stands for it: what was searched before is not searched again.
+        """
+        is_plain = digest in self._packed or not may_hold_secret(data)
+        if is_plain:
+            self._packed.add(digest)
+        return is_plain
 
     def is_so(self, value: Any, depth: int = 0) -> bool:
         """Return True if `value` is only JSON values with nothing to hide."""
@@ -81,7 +100,8 @@ class Harmless:
             # A command line as a list: the value of an option follows it.
             if not self.is_so(item, depth) or (type(item) is str and item[:1] == "-"):
                 return False
-        return True
+        # A pair, as a header may be: the value of a name follows it.
+        return len(value) != _PAIR or type(value[0]) is not str or _is_plain_key(value[0])
 
 
 def _is_plain_key(key: Any) -> bool:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from math import inf
 from time import time
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from tool_engine.knowledge.entry import VisibleCall, bound_entry, kept_record, secret_names
-from tool_engine.knowledge.snapshot import MAX_SNAPSHOT
+from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, pack, restore_value
 from tool_engine.knowledge.sql.schema.damage import FLAG, INTEGER, SECONDS, check_values, read_row
 from tool_engine.knowledge.sql.schema.harmless import Harmless
 from tool_engine.knowledge.sql.schema.keys import (
@@ -36,7 +36,9 @@ from tool_engine.process_names import ENGINE_LENGTH
 from tool_engine.redaction import redact, redact_text
 
 LONGEST_INLINE: Final = 4_096
-"""Characters of a result's JSON up to which it stands in its row; a longer one is kept once."""
+"""Bytes of a result's JSON up to which it stands in its row; a longer one is kept once, packed."""
+_Large: TypeAlias = tuple[bytes, bytes]
+"""A large result as MessagePack, and its digest."""
 _INTEGERS: Final = 2**63
 _SMALL: Final = 2**31
 _encode: Final = msgspec.json.Encoder().encode
@@ -156,16 +158,13 @@ class RowMaker:
         definition, weight, has_secrets = (
             (None, 1, False) if tool is None else self._find_tool(tool, batch)
         )
-        params, result, whole, error = self._encode_shown(entry, tool, has_secrets)
+        params, result, large, whole, error = self._encode_shown(entry, tool, has_secrets)
         if entry.date is not self._date:
             self._date, self._time = entry.date, microseconds_of(entry.date)
         finished = self._time + int(entry.after * 1e6)
         _note_process(entry, finished, batch)
-        result_hash = whole_hash = None
-        if len(result) > LONGEST_INLINE:
-            result_hash, result = _keep_content(result, batch, finished), b""
-        if whole is not None:
-            whole_hash = _keep_content(whole, batch, finished)
+        result_hash = None if large is None else _keep_content(*large, batch, finished)
+        whole_hash = None if whole is None else _keep_content(*_with_digest(whole), batch, finished)
         caller, caller_type = texts[entry.caller_id], texts[entry.caller_type]
         seconds, waited = entry.execution_time, entry.queue_wait
         if not (0.0 <= seconds < inf and 0.0 <= waited < inf):
@@ -201,7 +200,7 @@ class RowMaker:
             len(entry.result) if whole is None else len(entry.whole or b""),
             error,
             params.decode(),
-            result.decode() if result_hash is None else None,
+            None if result is None else result.decode(),
             result_hash,
             whole_hash,
             texts[entry.decided_by],
@@ -209,25 +208,40 @@ class RowMaker:
 
     def _encode_shown(
         self, entry: CallEntry, tool: Tool | None, has_secrets: bool
-    ) -> tuple[bytes, bytes, bytes | None, str | None]:
-        """Arguments, result and whole result as JSON, and the error: without secrets."""
-        large = len(entry.params) > MAX_SNAPSHOT or len(entry.result) > MAX_SNAPSHOT
-        if not (has_secrets or large or entry.error is not None or entry.whole is not None):
-            try:
-                params, result = _unpack(entry.params), _unpack(entry.result)
-            except (msgspec.DecodeError, RecursionError, TypeError):
-                params = result = None
-            is_so = self._harmless.is_so
-            if type(params) is dict and type(result) is dict and is_so(params) and is_so(result):
-                return _encode(params), _encode(result), None, None
+    ) -> tuple[bytes, bytes | None, _Large | None, bytes | None, str | None]:
+        """What a row has of a call, without secrets.
+
+        Arguments and result as JSON; a large result, and the whole one, packed; the error.
+        """
+        params, result = entry.params, entry.result
+        too_large = len(params) > MAX_SNAPSHOT or len(result) > MAX_SNAPSHOT
+        if not (has_secrets or too_large or entry.error is not None or entry.whole is not None):
+            sent = self._encode_harmless(params)
+            if sent is not None and len(result) > LONGEST_INLINE:
+                digest = _hash_content(result)
+                if self._harmless.is_packed(result, digest):
+                    return sent, None, (result, digest), None, None
+            returned = None if sent is None else self._encode_harmless(result)
+            if sent is not None and returned is not None:
+                if len(returned) <= LONGEST_INLINE:
+                    return sent, returned, None, None, None
+                return sent, None, _with_digest(result), None, None
         bound_entry(entry)
         visible, whole = VisibleCall(entry.params, tool, entry.secrets), entry.whole
         return (
             _encode(visible.params),
-            _encode(visible.result(entry.result)),
-            None if whole is None else _encode(visible.result(whole)),
+            *_encode_result(visible.result(entry.result)),
+            None if whole is None else pack(visible.result(whole)),
             plain_text(visible.error(entry.error)),
         )
+
+    def _encode_harmless(self, data: bytes) -> bytes | None:
+        """A packed object as JSON; None: it may hold what is hidden."""
+        try:
+            value = _unpack(data)
+        except (msgspec.DecodeError, RecursionError, TypeError):
+            return None
+        return _encode(value) if type(value) is dict and self._harmless.is_so(value) else None
 
     def _find_tool(self, tool: Tool, batch: Batch) -> tuple[int, int, bool]:
         found = batch.tools.get(id(tool))
@@ -245,7 +259,7 @@ class RowMaker:
         shown = kept_record(record)
         finished = microseconds_of(record.created_at)
         _note_process(record, finished, batch)
-        result, result_hash = _encode_result(shown.result, batch, finished)
+        result, large = _encode_result(shown.result)
         key = key_of_id(record.record_id)
         definition, facts = None, (record.tool_version, record.definition_hash, record.origin)
         if facts != _UNKNOWN:
@@ -282,8 +296,8 @@ class RowMaker:
             _optional_integer(record.result_size),
             plain_text(shown.error),
             _encode(shown.params).decode(),
-            result,
-            result_hash,
+            None if result is None else result.decode(),
+            None if large is None else _keep_content(*large, batch, finished),
             None,
             plain_text(record.decided_by),
         )
@@ -319,21 +333,29 @@ def _intern_definition(
     return number
 
 
-def _encode_result(
-    value: dict[str, Any], batch: Batch, finished: int
-) -> tuple[str | None, bytes | None]:
+def _encode_result(value: dict[str, Any]) -> tuple[bytes | None, _Large | None]:
+    """A result as JSON or, if that is large, packed."""
     data = _encode(value)
-    if len(data) <= LONGEST_INLINE:
-        return data.decode(), None
-    return None, _keep_content(data, batch, finished)
+    return (data, None) if len(data) <= LONGEST_INLINE else (None, _with_digest(pack(value)))
 
 
-def _keep_content(data: bytes, batch: Batch, finished: int) -> bytes:
-    digest = blake2b(data, digest_size=16).digest()
+def _with_digest(data: bytes) -> _Large:
+    return data, _hash_content(data)
+
+
+def _hash_content(data: bytes) -> bytes:
+    # Most processors have instructions for it.
+    return sha256(data).digest()[:16]
+
+
+def _keep_content(data: bytes, digest: bytes, batch: Batch, finished: int) -> bytes:
     # Not before the call that uses it: a value goes when all calls are younger.
     used_at = max(int(time()), finished // 1_000_000)
-    if digest not in batch.values or batch.values[digest][2] < used_at:
+    known = batch.values.get(digest)
+    if known is None:
         batch.values[digest] = (digest, len(data), used_at, zlib.compress(data, 1))
+    elif known[2] < used_at:
+        batch.values[digest] = (digest, known[1], used_at, known[3])
     return digest
 
 
@@ -347,19 +369,20 @@ def _optional_integer(value: float | None) -> int | None:
     return None if value is None else _fit_integer(value)
 
 
-def _result_text(values: dict[str, Any]) -> Any:
-    """The JSON of a result, which stands in its row or, if it is large, once for all calls."""
+def _read_result(values: dict[str, Any]) -> Any:
+    """A result, which stands in its row or, if it is large, once for all calls."""
     digest = values["wanted"]
     if digest is None:
         if values["result"] is None:
             raise ValueError("it has no result")
-        return values["result"]
+        return _decode(values["result"])
     if values["large"] is None:
         raise ValueError("its result is not in tool_values any more")
-    text = zlib.decompress(values["large"])
-    if blake2b(text, digest_size=16).digest() != digest:
+    data = zlib.decompress(values["large"])
+    is_json = data[:1] == b"{"  # as former versions kept it
+    if (blake2b(data, digest_size=16).digest() if is_json else _hash_content(data)) != digest:
         raise ValueError("what is in tool_values is another result than its own")
-    return text
+    return _decode(data) if is_json else restore_value(data)
 
 
 def _fit_seconds(value: float) -> float:
@@ -387,7 +410,7 @@ def record_of_row(row: Sequence[Any]) -> ToolCallRecord:
 def _read_record(values: dict[str, Any]) -> ToolCallRecord:
     check_values(((name, values[name]) for name in _READ), _KINDS, _OPTIONAL)
     key, error = values["key"], values["error"]
-    params, result = _decode(values["params"]), _decode(_result_text(values))
+    params, result = _decode(values["params"]), _read_result(values)
     if type(params) is not dict or type(result) is not dict:
         raise ValueError("params or result is no object")
     facts = (values["version"], values["definition_hash"], values["origin"])

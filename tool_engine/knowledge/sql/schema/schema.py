@@ -68,6 +68,7 @@ _TABLES: Final = (
     ("tool_processes",),
     (),
     (),
+    (),
 )
 """What each migration adds."""
 TABLES: Final = tuple(name for added in _TABLES for name in added)
@@ -357,6 +358,8 @@ MIGRATIONS: Final = (
     _PROCESSES,
     ("ALTER TABLE tool_calls ADD COLUMN {if_missing}decided_by TEXT",),
     ("{lines_of_tools}",),
+    # What `tool_values` keeps is MessagePack since then, which former versions cannot read.
+    (),
 )
 """Statements by version; the first brings an empty database to version 1."""
 
@@ -380,7 +383,7 @@ def list_statements(kind: str, version: int) -> list[str]:
     words = WORDS[kind]
     texts = [text.format(**words) for migration in MIGRATIONS[version:] for text in migration]
     found = [text for text in texts if text]
-    if found:
+    if version < len(MIGRATIONS):
         found.append("DELETE FROM tool_engine_schema")
         found.append(f"INSERT INTO tool_engine_schema VALUES ({len(MIGRATIONS)})")  # noqa: S608 - a number
     return found
