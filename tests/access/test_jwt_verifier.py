@@ -165,7 +165,8 @@ def test_weak_keys(path: Path) -> None:
     weak = rsa.generate_private_key(65537, 1024)  # noqa: S505 - which is refused
     jwk = {**RSAAlgorithm.to_jwk(weak.public_key(), as_dict=True), "kid": "weak", "alg": "RS256"}
     path.write_text(json.dumps(key_set(weak=jwk)))
-    options = {"issuer": "https://login.example", "audience": "tools", "jwks": str(path)}
+    options: dict[str, Any] = {"issuer": "https://login.example", "audience": "tools"}
+    options["jwks"] = str(path)
     with capture_logs() as lines:
         verifier = JWTVerifier(**options)
     (line,) = lines
@@ -253,7 +254,7 @@ async def test_keys_from_elsewhere() -> None:
         return web.json_response(key_set())
 
     async with answering(answer) as url:
-        said = {"issuer": "https://login.example", "audience": "tools"}
+        said: dict[str, Any] = {"issuer": "https://login.example", "audience": "tools"}
         assert await JWTVerifier(**said, jwks=f"{url}/keys").find_principal(sign()) is None
         assert asked == ["/keys"]
         assert await JWTVerifier(**said, jwks=f"{url}/others").find_principal(sign()) is not None
@@ -276,7 +277,7 @@ async def test_keys_without_end(
         return response
 
     async with answering(answer) as url, asyncio.timeout(20):
-        said = {"issuer": "https://login.example", "audience": "tools"}
+        said: dict[str, Any] = {"issuer": "https://login.example", "audience": "tools"}
         assert await JWTVerifier(**said, jwks=f"{url}/keys").find_principal(sign()) is None
 
 

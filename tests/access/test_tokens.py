@@ -39,6 +39,7 @@ def test_what_an_entry_says(path: Path) -> None:
     assert ann == Principal("ann", frozenset({"call", "read"}), ("*",))
     assert bob is not None
     assert [bob.may(each) for each in ("approve", "call")] == [True, False]
+    assert [bob.may_ask_for(each) for each in (4, 5)] == [False, True]
     assert [bob.may_use(each) for each in ("notes_new", "add", "adds")] == [True, True, False]
     for unknown in ("", "c", "a" * 5000, "\ud800", "ä"):
         assert asyncio.run(tokens.find_principal(unknown)) is None
@@ -69,6 +70,9 @@ def test_a_token_that_ends(path: Path, days: int, is_taken: bool) -> None:
         (", tools: ['-pay']", "tools: '-pay' matches no name"),
         (", tools: ['notes_(a|b)']", "tools: 'notes_(a|b)' matches no name"),
         (", tools: ['n\xf6tes']", "tools: 'n\xf6tes' matches no name"),
+        (", priority: urgent", "priority must be a whole number from 0, the most urgent one, to 9"),
+        (", priority: -1", "priority must be a whole number"),
+        (", priority: true", "priority must be a whole number"),
         (", expires: tomorrow", "expires must be a time with its zone"),
         (", expires: 2030-01-01", "expires must be a time with its zone"),
         (", expires: 2030-01-01T00:00:00", "expires must be a time with its zone"),

@@ -200,7 +200,7 @@ def test_who_may_answer() -> None:
 
 def test_who_knows_tokens() -> None:
     """A verifier is taken, with keys that nobody can change on their way."""
-    said = {"issuer": "https://login.example", "audience": "tools"}
+    said: dict[str, Any] = {"issuer": "https://login.example", "audience": "tools"}
     for row, wrong in (
         (KEYS, {"jwks": "http://login.example/keys"}),
         (ALGORITHMS, {"jwks": "keys.json", "algorithms": ["HS256"]}),
@@ -252,7 +252,8 @@ def test_a_file_of_keys(tmp_path: Path) -> None:
     """A file with a JSON Web Key Set is taken."""
     path = tmp_path / "keys.json"
     path.write_text("{}")
-    said = {"issuer": "https://login.example", "audience": "tools", "jwks": str(path)}
+    said: dict[str, Any] = {"issuer": "https://login.example", "audience": "tools"}
+    said["jwks"] = str(path)
     with pytest.raises(ConfigurationError) as raised:
         JWTVerifier(**said)
     assert names_cure(KEY_SET, str(raised.value)), raised.value

@@ -117,6 +117,59 @@ async def test_order(storage: TaskStorage) -> None:
     assert await ids_claimed(storage, 2) == ""
 
 
+async def test_owners_take_turns(storage: TaskStorage) -> None:
+    """However many one owner has, it delays each task of others by one; priority goes before."""
+    for each in range(6):
+        await storage.put(task_for(f"ann{each}", owner="ann"))
+    assert await ids_claimed(storage, 2) == "ann0 ann1"
+    for each in range(2):
+        await storage.put(task_for(f"bob{each}", owner="bob"))
+    await storage.put(task_for("none"))
+    last = await storage.put(task_for("ann6", owner="ann"))
+    await storage.put(task_for("urgent", owner="ann", priority=1))
+    assert await storage.count_ahead(last, 99) == 8
+    found = await storage.get("bob0")
+    assert found is not None
+    assert await storage.count_ahead(found, 99) == 2
+    order = "urgent ann2 bob0 none ann3 bob1 ann4 ann5 ann6"
+    assert await ids_claimed(storage, 3) == "urgent ann2 bob0"
+    await storage.put(task_for("bob2", owner="bob"))
+    assert f"urgent ann2 bob0 {await ids_claimed(storage)}" == order.replace("ann5", "bob2 ann5")
+
+
+async def test_new_owners_hold_up_none(storage: TaskStorage) -> None:
+    """One that waits is begun also where for each that is taken another new owner comes."""
+    for each in range(3):
+        await storage.put(task_for(f"ann{each}", owner="ann"))
+    begun: list[str] = []
+    while "ann2" not in begun:
+        assert len(begun) < 30
+        await storage.put(task_for(f"new{len(begun)}", owner=f"owner {len(begun)}"))
+        begun += (await ids_claimed(storage, 1)).split()
+
+
+async def test_a_line_that_was_empty(storage: TaskStorage) -> None:
+    """A tool of which none waited makes up for nothing: it begins where others have come to."""
+    await storage.beat("me")
+    for each in range(9):
+        await storage.put(task_for(f"old{each}", owner="ann"))
+    assert await ids_claimed(storage, 7) == " ".join(f"old{each}" for each in range(7))
+    for each in range(3):
+        await storage.put(task_for(f"new{each}", owner="bob", tool_name="mail"))
+    assert await ids_claimed(storage) == "new0 old7 new1 old8 new2"
+
+
+async def test_what_was_given_back_lets_none_pass(storage: TaskStorage) -> None:
+    """It goes first, and new owners go where they would without it."""
+    for each in range(9):
+        await storage.put(task_for(f"ann{each}", owner="ann"))
+    *_, last = await storage.claim("me", 5)
+    assert await storage.give_back(last)
+    for each in range(2):
+        await storage.put(task_for(f"bob{each}", owner="bob"))
+    assert await ids_claimed(storage) == "ann4 ann5 bob0 ann6 bob1 ann7 ann8"
+
+
 async def test_one_key_one_task(storage: TaskStorage) -> None:
     """Of two starts of one owner with one key the second gets the first; another owner does not."""
     first = await storage.put(task_for("a", owner="ann", key="k"))
@@ -204,6 +257,21 @@ async def test_lists(storage: TaskStorage) -> None:
     assert await ids("ann", "queued", 9, None) == ["t3", "t1"]
     assert await ids(None, None, 9, "t4", "other") == []
     assert await ids(None, "queued", 2, None, task.state.tool_name) == ["t4", "t3"]
+
+
+async def test_lists_of_what_has_ended(storage: TaskStorage) -> None:
+    """In the order in which they were started, whichever ended first, without those forgotten."""
+    started = [await storage.put(task_for(f"t{each}", worker="me")) for each in range(200)]
+    for each in (*started[::-2], *started[::2]):
+        status = "failed" if each.number % 5 else "succeeded"
+        assert await storage.change(each, replace(each.state, status=status))
+    failed = [each.state.id for each in started if each.state.status == "failed"]
+    for task_id in failed[20:]:
+        assert await storage.remove(task_id)
+    listed = [each.id for each in await storage.list(None, "failed", 99, None)]
+    assert listed == failed[:20][::-1]
+    older = [each.id for each in await storage.list(None, "failed", 5, listed[4])]
+    assert older == listed[5:10]
 
 
 @pytest.mark.parametrize("message", [None, ',"result":{"is_success":true}}', "half \ud83d", "中"])

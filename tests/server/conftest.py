@@ -21,10 +21,11 @@ from tool_engine.server.app import App
 
 BOUND = 20.0
 SCOPES = ("call", "read", "approve", "operate")
-PEOPLE = {
+PEOPLE: dict[str, dict[str, Any]] = {
     "ann": {"scopes": ["call", "read"]},
     "bob": {"scopes": ["call", "read"]},
     "olga": {"scopes": list(SCOPES)},
+    "early": {"scopes": ["call", "read"], "priority": 3},
     "reader": {"scopes": ["read"]},
     "narrow": {"scopes": ["call", "read"], "tools": ["add", "no*"]},
     "asker": {"scopes": ["approve"]},

@@ -63,11 +63,36 @@ async def test_a_failure_is_a_result(ann: Client) -> None:
 
 async def test_what_a_call_may_say(ann: Client, engine: ToolEngine) -> None:
     """Conversation, priority and timeout reach the call."""
-    body = {"timeout": 0.05, "conversation_id": "talk", "priority": 2.0}
+    body = {"timeout": 0.05, "conversation_id": "talk", "priority": 7.0}
     answer = await ann.send("POST", "/v1/tools/endless/calls", json=body)
     assert answer.json["error_type"] == "timeout"
     (record,) = await engine.query_call_records()
-    assert (record.conversation_id, record.priority) == ("talk", 2)
+    assert (record.conversation_id, record.priority) == ("talk", 7)
+
+
+@pytest.mark.parametrize("headers", [{}, {"prefer": "respond-async"}, {"idempotency-key": "k"}])
+async def test_a_right_to_priority(service: Service, headers: dict[str, str]) -> None:
+    """A token asks for what its entry allows, or less, or what its tool has; olga operates."""
+    for name, least in (("ann", 5), ("early", 3), ("olga", 0)):
+        client, path = service.client(name), "/v1/tools/add/calls"
+        for priority in range(10):
+            body = {"arguments": {"a": 1, "b": 2}, "priority": priority}
+            sent = {"idempotency-key": f"k{priority}"} if "idempotency-key" in headers else headers
+            answer = await client.send("POST", path, json=body, headers=sent)
+            if priority >= least:
+                assert answer.status < 300, answer.text
+            else:
+                assert (answer.status, answer.kind) == (403, "priority-not-allowed")
+                assert f"from {least} to 9, not for {priority}" in answer.json["detail"]
+
+
+async def test_the_priority_of_a_tool_is_anyones(engine: ToolEngine, service: Service) -> None:
+    """What a call has that asks for nothing may be asked for, and what is less urgent."""
+    definition = {"name": "fire", "description": "Rings", "concurrency": {"priority": 1}}
+    engine.register_tool(definition, lambda: None)
+    for priority, status in ((0, 403), (1, 200), (3, 200)):
+        path, ann = "/v1/tools/fire/calls", service.client("ann")
+        assert (await ann.send("POST", path, json={"priority": priority})).status == status
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,17 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from tool_engine.access.hosts import LOOPBACK
-from tool_engine.access.principal import SCOPES, Principal, is_name, read_patterns
+from tool_engine.access.principal import (
+    SCOPES,
+    Principal,
+    is_name,
+    read_patterns,
+    read_priority,
+)
 from tool_engine.access.texts import list_texts
 from tool_engine.errors import ConfigurationError, MissingExtraError
 from tool_engine.logger import get_logger
+from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.named_file import read_named, why_unread
 
 try:
@@ -59,6 +66,7 @@ class JWTVerifier:
         scope_claim: Where a token has its scopes.
         algorithms: How tokens may be signed.
         tools: Patterns of the tools that its principals may use.
+        priority: The most urgent priority that their calls may ask for.
 
     Raises:
         ConfigurationError: An argument is not right, or the file has no keys.
@@ -78,6 +86,7 @@ class JWTVerifier:
         scope_claim: str = "scope",
         algorithms: Collection[str] = _ALGORITHMS,
         tools: Collection[str] = ("*",),
+        priority: int = DEFAULT_PRIORITY,
     ) -> None:
         texts = {"issuer": issuer, "audience": audience, "jwks": jwks, "scope_claim": scope_claim}
         for name, text in texts.items():
@@ -96,6 +105,7 @@ class JWTVerifier:
         self._claim = scope_claim
         self._algorithms = listed
         self._tools = read_patterns(list_texts("tools", tools), "JWTVerifier")
+        self._priority = read_priority(priority, "JWTVerifier")
         self._keys: Mapping[str, Any] = {}
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
@@ -129,7 +139,8 @@ class JWTVerifier:
         # RFC 7519 has numbers there, and PyJWT takes texts of them.
         if any(type(each) not in _TIMES for each in times) or not is_name(name):
             return None
-        return Principal(name, self._read_scopes(claims.get(self._claim)), self._tools)
+        scopes = self._read_scopes(claims.get(self._claim))
+        return Principal(name, scopes, self._tools, self._priority)
 
     def _read_scopes(self, said: Any) -> frozenset[str]:
         words = said.split() if isinstance(said, str) else said if isinstance(said, list) else []

@@ -9,10 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 
 SCOPES: Final = ("call", "read", "approve", "operate")
 """What a principal may do: call tools; see tools and what it has started; answer requests for
 consent; see and steer all."""
+LEAST_URGENT: Final = 9
 _GLOB: Final = re.compile(r"(?![0-9.-])(?:[A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+")
 """What may match names of tools: a letter or `_`, and then also digits, `.` and `-`."""
 
@@ -28,6 +30,8 @@ class Principal(msgspec.Struct, frozen=True):
     scopes: frozenset[str]
     tools: tuple[str, ...] = ("*",)
     """Patterns of the names of tools, as a shell has them."""
+    priority: int = DEFAULT_PRIORITY
+    """The most urgent priority that its calls may ask for; one that operates may ask for any."""
 
     def __post_init__(self) -> None:
         # One text would be taken for its letters, of which `*` is all tools.
@@ -41,6 +45,10 @@ class Principal(msgspec.Struct, frozen=True):
     def may(self, scope: str) -> bool:
         """Return True if it may do what a scope stands for."""
         return scope in self.scopes
+
+    def may_ask_for(self, priority: int) -> bool:
+        """Return True if its calls may have a priority that their tool does not give them."""
+        return priority >= self.priority or self.may("operate")
 
     @property
     def may_use_all(self) -> bool:
@@ -92,3 +100,17 @@ def read_patterns(patterns: Any, where: str) -> tuple[str, ...]:
                 "letters, ? for one, and [ab] for one of these"
             )
     return tuple(patterns)
+
+
+def read_priority(priority: Any, where: str) -> int:
+    """Return the most urgent priority that calls may ask for.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if type(priority) is int and 0 <= priority <= LEAST_URGENT:
+        return priority
+    raise ConfigurationError(
+        f"{where}: priority must be a whole number from 0, the most urgent one, to {LEAST_URGENT}, "
+        f"got {priority!r:.80}"
+    )

@@ -14,11 +14,18 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.access.principal import Principal, is_name, read_patterns, read_scopes
+from tool_engine.access.principal import (
+    Principal,
+    is_name,
+    read_patterns,
+    read_priority,
+    read_scopes,
+)
 from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.named_file import read_named, why_unread
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -28,7 +35,7 @@ _PAUSE: Final = 1.0
 _HOLDS: Final = 60.0
 """Seconds for which tokens are taken while their file cannot be read: it may be half written, or
 be meant to take them back."""
-_FIELDS: Final = frozenset({"name", "sha256", "scopes", "tools", "expires"})
+_FIELDS: Final = frozenset({"name", "sha256", "scopes", "tools", "priority", "expires"})
 _USUAL: Final = ("call", "read")
 """The scopes of an entry that names none."""
 _LONGEST: Final = 1_024
@@ -54,9 +61,10 @@ class TokenFile:
     """The tokens whose requests are taken, read again when the file has changed.
 
     The file holds no token, only the SHA-256 of each: a YAML list of `{name: ..., sha256: ...}`,
-    with `scopes`, `tools` (patterns of names) and `expires` where they differ from `[call, read]`,
-    all and never; `[]` takes all of them back. While it cannot be read, what was read last counts
-    for a minute, and then no token is taken.
+    with `scopes`, `tools` (patterns of names), `priority` (the most urgent that calls may ask for)
+    and `expires` where they differ from `[call, read]`, all, 5 and never; `[]` takes all of them
+    back. While it cannot be read, what was read last counts for a minute, and then no token is
+    taken.
 
     Args:
         path: The file.
@@ -164,8 +172,9 @@ class TokenFile:
             )
         scopes = read_scopes(entry.get("scopes", list(_USUAL)), where)
         tools = read_patterns(entry.get("tools", ["*"]), where)
+        priority = read_priority(entry.get("priority", DEFAULT_PRIORITY), where)
         return known, _Entry(
-            Principal(name, scopes, tools), _read_time(entry.get("expires"), where)
+            Principal(name, scopes, tools, priority), _read_time(entry.get("expires"), where)
         )
 
 

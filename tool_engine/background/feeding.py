@@ -129,6 +129,23 @@ class Feeding:
             return None
         return begun
 
+    def take_place(self, kept: KeptTask) -> None:
+        """Have this engine run a new task, and keep a place for it if it has no slot.
+
+        What is started while it is written finds the place taken.
+        """
+        kept.worker = self.worker
+        if kept.begun is None:
+            kept.has_place = True
+            self.places.join_line(kept.state.tool_name)
+
+    def leave_place(self, kept: KeptTask) -> None:
+        """Give the place of a task back that does not run."""
+        if kept.has_place:
+            kept.has_place = False
+            self.places.leave_line(kept.state.tool_name)
+            self.look_in_line()
+
     def take_new(self, kept: KeptTask) -> None:
         """Run a task that was just kept, now or in its turn."""
         if kept.is_bound:

@@ -9,7 +9,7 @@ from typing import Final
 
 MOST: Final = 64
 """The most tasks that wait in line at once."""
-_EACH: Final = 4
+EACH: Final = 4
 """The most of one tool."""
 _ASKING: Final = 1_000
 """The most tasks that wait for consent at once."""
@@ -48,13 +48,13 @@ class Places:
     @property
     def share(self) -> int:
         """How many may be taken at once, of whichever tools."""
-        return min(self.room, _EACH)
+        return min(self.room, EACH)
 
     def join_line(self, tool_name: str) -> None:
         """Note that a task waits in line."""
         count = self._of_tools[tool_name] = self._of_tools.get(tool_name, 0) + 1
         self._in_all += 1
-        if count >= _EACH:
+        if count >= EACH:
             self._full.add(tool_name)
 
     def leave_line(self, tool_name: str) -> None:
@@ -63,7 +63,7 @@ class Places:
         self._in_all -= 1
         if count:
             self._of_tools[tool_name] = count
-        if count < _EACH:
+        if count < EACH:
             self._full.discard(tool_name)
 
     def note_asking(self, change: int) -> None:

@@ -121,7 +121,9 @@ class TaskRun(msgspec.Struct, eq=False):
         """Take a place among the tasks that wait for a slot."""
         if not self._is_in_line:
             self._is_in_line = True
-            self._home.places.join_line(self.kept.state.tool_name)
+            if not self.kept.has_place:
+                self._home.places.join_line(self.kept.state.tool_name)
+            self.kept.has_place = False
 
     def leave_line(self) -> None:
         """Leave it to another task."""

@@ -162,10 +162,8 @@ class EngineTasks:
         # One whose caller waits runs where that is, as a call does, also where others run tasks.
         is_bound = is_secret or (is_awaited and not (self.runs_here or feeding.runs_all))
         self._open_for(is_awaited=is_awaited, is_bound=is_bound)
-        digest = ""
-        if idempotency_key is not None:
-            asked = [tool_name, idempotency_key, params, ttl]
-            digest = digest_request(asked, given, is_secret=is_secret)
+        asked, has_key = [tool_name, idempotency_key, params, ttl], idempotency_key is not None
+        digest = digest_request(asked, given, is_secret=is_secret) if has_key else ""
         may_run = tool is not None and (is_awaited or tool.background != "never")
         has_room, begun = feeding.has_room(str(tool_name), is_bound=is_bound), None
         if has_room and may_run and not is_late:
@@ -181,9 +179,12 @@ class EngineTasks:
         begins_first = storage.may_put_late and idempotency_key is None and not is_bound
         kept.is_kept = begun is None or not begins_first
         if has_room or is_hopeless:
-            kept.worker = feeding.worker
+            feeding.take_place(kept)
         kept.is_awaited, kept.run_in, kept.on_progress = is_awaited, run_in, on_progress
-        return await self._begin_task(kept, is_late=is_late, is_hopeless=is_hopeless)
+        try:
+            return await self._begin_task(kept, is_late=is_late, is_hopeless=is_hopeless)
+        finally:
+            feeding.leave_place(kept)
 
     def _start_plainly(self, tool_name: Any, params: Any, ttl: float) -> KeptTask | None:
         """Start a task without an owner, with a slot, in memory; None: it is no such one, not kept.

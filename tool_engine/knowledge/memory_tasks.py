@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from itertools import count
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from tool_engine.interfaces import RecordStorage
+from tool_engine.knowledge.ended_tasks import EndedTasks
+from tool_engine.knowledge.memory_line import MemoryLine, is_free
 from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.record import CallEntry
 from tool_engine.model.task import FINAL, QUEUED, RUNNING, WAITING, KeptTask, TaskState
@@ -19,7 +21,6 @@ _RESTS: Final = 20.0
 """For how many times as long as it took the order of the queued tasks is taken for true."""
 _SPARE: Final = 64
 """Ends of tasks that were forgotten early, kept beside twice as many as are there."""
-_Entry = tuple[int, int, KeptTask]
 
 
 @refuse_copying("make another one")
@@ -33,13 +34,16 @@ class MemoryTaskStorage:
         self._tasks: dict[str, KeptTask] = {}
         self._by_key: dict[tuple[str | None, str], KeptTask] = {}
         self._by_owner: dict[str, dict[str, KeptTask]] = {}
-        # One line for each tool: one whose window is full does not stand in the way of others.
-        self._lines: dict[str, list[_Entry]] = {}
+        # One whose tool has no place does not stand in the way of others.
+        self._lines: dict[tuple[int, str], MemoryLine] = {}
+        # The latest turn that was given to the engine, by priority.
+        self._reached: dict[int, int] = {}
         # Of those that were queued, and of those that have ended; some are gone since.
         self._expiries: list[tuple[datetime, int, str]] = []
         self._ends: list[tuple[datetime, int, str]] = []
+        self._ended = {status: EndedTasks(self._tasks.keys()) for status in FINAL}
         self._numbers = count(1)
-        self._ranks: list[tuple[int, int]] = []
+        self._ranks: list[tuple[int, int, int]] = []
         self._ranked_until = 0.0
 
     def __repr__(self) -> str:
@@ -65,7 +69,8 @@ class MemoryTaskStorage:
         if state.owner is not None:
             self._by_owner.setdefault(state.owner, {})[state.id] = task
         if state.status == QUEUED and task.worker is None:
-            self._queue_task(task)
+            self._line_of(task).join(task, self._reached.get(task.priority, 0))
+            self._note_expiry(task)
         elif state.status in FINAL:
             self._note_end(task)
         return task
@@ -100,29 +105,40 @@ class MemoryTaskStorage:
         now: datetime | None = None,
     ) -> Sequence[TaskState]:
         """Return states, the newest first."""
-        last = self._tasks.get(after) if after is not None else None
         found: list[TaskState] = []
-        known = self._tasks if owner is None else self._by_owner.get(owner, {})
-        for task in reversed(known.values()):
+        last = self._tasks.get(after) if after is not None else None
+        for task in self._list_newest(owner, status, None if last is None else last.number):
             if len(found) >= limit:
                 break
             state = task.state
-            is_older = last is None or task.number < last.number
+            is_own = owner in (None, state.owner)
             is_meant = status in (None, state.status) and tool_name in (None, state.tool_name)
-            if is_older and is_meant and not state.is_over(now):
+            if is_own and is_meant and not state.is_over(now):
                 found.append(state if results else state.without_result())
         return found
+
+    def _list_newest(
+        self, owner: str | None, status: str | None, before: int | None
+    ) -> Iterable[KeptTask]:
+        """Return tasks of which those that are meant are some, the newest first."""
+        if owner is None and status in self._ended:
+            return self._ended[status].list_newest(before)
+        known = self._tasks if owner is None else self._by_owner.get(owner, {})
+        newest = reversed(known.values())
+        return newest if before is None else (each for each in newest if each.number < before)
 
     async def count_ahead(self, task: KeptTask, most: int) -> int:
         """Return how many queued tasks come before a queued one, or `most` where more do."""
         began = monotonic()
         if began >= self._ranked_until:
-            lines = self._lines.values()
-            free = (entry for line in lines for entry in line if _is_free(entry[2]))
-            self._ranks = sorted((priority, number) for priority, number, _ in free)
+            self._ranks = sorted(
+                (priority, turn, number)
+                for (priority, _), line in self._lines.items()
+                for turn, number, _ in line.list_places()
+            )
             # However many ask at once, this takes a small part of the time.
             self._ranked_until = began + (monotonic() - began) * _RESTS
-        return min(most, bisect_left(self._ranks, (task.priority, task.number)))
+        return min(most, bisect_left(self._ranks, (task.priority, task.turn, task.number)))
 
     async def claim(
         self, worker: str, limit: int, full: Collection[str] = (), *, is_own: bool = False
@@ -130,33 +146,43 @@ class MemoryTaskStorage:
         """Give queued tasks to the engine, the first in order: all are its own."""
         del is_own
         found: list[KeptTask] = []
-        open_lines = {name: line for name, line in self._lines.items() if name not in full}
-        while len(found) < limit and open_lines:
-            name, line = min(open_lines.items(), key=lambda each: each[1][0][:2])
-            task = heappop(line)[2]
-            if not line:
-                del self._lines[name], open_lines[name]
-            if _is_free(task):
-                task.worker = worker
-                found.append(task)
+        while len(found) < limit:
+            firsts = [
+                (priority, *first)
+                for (priority, tool_name), line in list(self._lines.items())
+                if tool_name not in full and (first := line.find_first()) is not None
+            ]
+            if not firsts:
+                break
+            priority, turn, _, task = min(firsts)
+            self._reached[priority] = max(turn, self._reached.get(priority, 0))
+            self._give_task(task, worker)
+            found.append(task)
         return found
+
+    def _give_task(self, task: KeptTask, worker: str) -> None:
+        line = self._line_of(task)
+        line.leave(task)
+        task.worker = worker
+        if line.find_first() is None:
+            del self._lines[task.priority, task.state.tool_name]
 
     async def claim_expired(self, worker: str, now: datetime, limit: int) -> Sequence[KeptTask]:
         """Give queued tasks to the engine whose time is over."""
         found: list[KeptTask] = []
         while len(found) < limit and self._expiries and self._expiries[0][0] <= now:
             task = self._tasks.get(heappop(self._expiries)[2])
-            if task is not None and _is_free(task):
-                task.worker = worker
+            if task is not None and is_free(task):
+                self._give_task(task, worker)
                 found.append(task)
         return found
 
     async def take(self, task_id: str, worker: str) -> KeptTask | None:
         """Give a queued task that is not taken to the engine."""
         task = self._tasks.get(task_id)
-        if task is None or not _is_free(task):
+        if task is None or not is_free(task):
             return None
-        task.worker = worker
+        self._give_task(task, worker)
         return task
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
@@ -177,6 +203,7 @@ class MemoryTaskStorage:
 
     def _note_end(self, task: KeptTask) -> None:
         heappush(self._ends, (task.state.expires_at, task.number, task.state.id))
+        self._ended[task.state.status].add(task)
         if len(self._ends) > _SPARE + 2 * len(self._tasks):
             self._tidy_ends()
 
@@ -198,7 +225,8 @@ class MemoryTaskStorage:
         if task.state.is_final:
             return False
         task.worker = None
-        self._queue_task(task)
+        self._line_of(task).join_again(task)
+        self._note_expiry(task)
         return True
 
     async def ask_cancel(self, task_id: str, reason: str) -> bool:
@@ -251,13 +279,10 @@ class MemoryTaskStorage:
                 del self._by_owner[state.owner]
         if task.key is not None:
             del self._by_key[state.owner, task.key]
+        self._ended[state.status].note_gone()
 
-    def _queue_task(self, task: KeptTask) -> None:
-        state = task.state
-        heappush(self._expiries, (state.expires_at, task.number, state.id))
-        line = self._lines.setdefault(state.tool_name, [])
-        heappush(line, (task.priority, task.number, task))
+    def _line_of(self, task: KeptTask) -> MemoryLine:
+        return self._lines.setdefault((task.priority, task.state.tool_name), MemoryLine())
 
-
-def _is_free(task: Any) -> bool:
-    return task.worker is None and task.state.status == QUEUED
+    def _note_expiry(self, task: KeptTask) -> None:
+        heappush(self._expiries, (task.state.expires_at, task.number, task.state.id))

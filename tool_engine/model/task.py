@@ -99,8 +99,10 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     """What was asked for: it differs from that of another call with the same key."""
     worker: str | None = None
     """The engine that has taken it; None: none has."""
+    turn: int = 0
+    """Its place among those of equal priority: owners take turns. 0: it goes before all of them."""
     number: int = 0
-    """Its place among those of equal priority."""
+    """Its place among those of one turn: the first that was kept comes first."""
     tool: Any = None
     """The tool whose secrets are hidden in what is written; None: it has none."""
     is_kept: bool = True
@@ -111,6 +113,8 @@ class KeptTask(msgspec.Struct, weakref=True, eq=False, kw_only=True):
     """The lock that has its changes written one after the other; None: none was written yet."""
     begun: Any = None
     """Its call, which has its slot, until this engine runs it; None: it begins in its turn."""
+    has_place: bool = False
+    """Whether a place among those that wait for a slot is kept for it until it is written."""
     run_in: Context | None = None
     """The context variables that its call sees in this process; None: none."""
     on_progress: Any = None

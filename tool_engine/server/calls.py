@@ -9,12 +9,14 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from tool_engine.access.principal import LEAST_URGENT
 from tool_engine.access.problem import Problem
 from tool_engine.background.new_task import LONGEST_KEY
 from tool_engine.events.stream import EventStream
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.task import TaskHandle
+from tool_engine.model.tool import Tool
 from tool_engine.server.long_work import accept_task, start_task
 from tool_engine.server.operation import Asked, Reply, serve_at
 from tool_engine.server.problems import make_draining, make_invalid
@@ -65,7 +67,17 @@ class CallRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     arguments: dict[str, Any] = {}
     timeout: Annotated[float, Meta(gt=0, le=1e9, description="Seconds it may run.")] | None = None
     conversation_id: Annotated[str, Meta(max_length=500)] | None = None
-    priority: Annotated[int, Meta(ge=0, le=9, description="Smaller is more urgent.")] | None = None
+    priority: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=LEAST_URGENT,
+                description="Smaller is more urgent; a token says how urgent its calls may be.",
+            ),
+        ]
+        | None
+    ) = None
     ttl: (
         Annotated[
             float, Meta(gt=0, le=1e7, description="Of a task: seconds it may take, and is kept.")
@@ -100,7 +112,7 @@ async def call_tool(asked: Asked) -> Any:
     if asked.served.is_draining:
         raise make_draining()
     tool = find_tool(asked, asked.path["name"])
-    context = make_context(asked)
+    context = make_context(asked, tool)
     key = _read_key(asked)
     if wants_task(asked.header("prefer")):
         # What is refused as a task leaves its key to the call that is the cure.
@@ -132,9 +144,17 @@ def _read_key(asked: Asked) -> str | None:
     )
 
 
-def make_context(asked: Asked) -> ToolExecutionContext:
-    """Return the context of a call that a client makes."""
+def make_context(asked: Asked, tool: Tool) -> ToolExecutionContext:
+    """Return the context of a call that a client makes.
+
+    Raises:
+        Problem: It asks for a priority that its principal has no right to.
+    """
     body: CallRequest = asked.body
+    wished = body.priority
+    if wished is not None and wished < tool.concurrency.priority:
+        # What a call has that asks for nothing is everyone's.
+        _check_priority(asked, wished)
     return ToolExecutionContext(
         caller_id=asked.principal.name,
         caller_type=CALLER_TYPE,
@@ -142,6 +162,18 @@ def make_context(asked: Asked) -> ToolExecutionContext:
         timeout=body.timeout,
         priority=body.priority,
     )
+
+
+def _check_priority(asked: Asked, wished: int) -> None:
+    if not asked.principal.may_ask_for(wished):
+        first = asked.principal.priority
+        raise Problem(
+            403,
+            "priority-not-allowed",
+            f"this token may ask for a priority from {first} to {LEAST_URGENT}, not for {wished}; "
+            f"ask for one of these or for none, or have `priority: {wished}` written to its entry "
+            "in the token file",
+        )
 
 
 async def _stream_call(

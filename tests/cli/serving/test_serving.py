@@ -247,16 +247,18 @@ def test_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(made) == 0
     token = json.loads(capsys.readouterr().out)["token"]
     assert token not in path.read_text()
-    assert run(["token", "new", "bob", "--expires", "2099-01-01T00:00:00Z", *words]) == 0
+    more = ["--priority", "2", "--expires", "2099-01-01T00:00:00Z"]
+    assert run(["token", "new", "bob", *more, *words]) == 0
     capsys.readouterr()
     assert run(["token", "list", *words]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed == [
-        {"name": "ann", "scopes": ["call"], "tools": ["notes_*"], "expires": None},
+        {"name": "ann", "scopes": ["call"], "tools": ["notes_*"], "priority": 5, "expires": None},
         {
             "name": "bob",
             "scopes": ["call", "read"],
             "tools": ["*"],
+            "priority": 2,
             "expires": "2099-01-01T00:00:00Z",
         },
     ]

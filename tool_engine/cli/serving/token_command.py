@@ -11,7 +11,14 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
-from tool_engine.access.principal import SCOPES, Principal, read_patterns, read_scopes
+from tool_engine.access.principal import (
+    LEAST_URGENT,
+    SCOPES,
+    Principal,
+    read_patterns,
+    read_priority,
+    read_scopes,
+)
 from tool_engine.access.tokens import TokenFile
 from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
@@ -45,6 +52,10 @@ def run_command(
         list[str] | None,
         typer.Option("--tool", metavar="NAME", help="For which tools, * for letters: all."),
     ] = None,
+    priority: Annotated[
+        int | None,
+        typer.Option("--priority", metavar="0-9", help="The most urgent that calls may have: 5."),
+    ] = None,
     expires: Annotated[
         str | None,
         typer.Option("--expires", metavar="TIME", help="Until when, as 2027-01-31T12:00:00Z."),
@@ -69,6 +80,8 @@ def run_command(
         entry["scopes"] = sorted(read_scopes(scope, "--scope"))
     if tool:
         entry["tools"] = list(read_patterns(tool, "--tool"))
+    if priority is not None:
+        entry["priority"] = read_priority(priority, "--priority")
     if expires is not None:
         entry["expires"] = expires
     return _add_token(path, entry, as_json=as_json)
@@ -96,12 +109,13 @@ def _list_tokens(path: Path, *, as_json: bool) -> int:
             [_describe_token(each, entry) for each, entry in zip(known, entries, strict=True)]
         )
         return EXIT_OK
-    table = make_table("tokens", "name", "scopes", "tools", "expires")
+    table = make_table("tokens", "name", "scopes", "tools", "priority", "expires")
     for each, entry in zip(known, entries, strict=True):
         table.add_row(
             as_text(each.name),
             as_text(", ".join(sorted(each.scopes))),
             as_text(", ".join(each.tools)),
+            as_text(f"{_first_priority(each)} to {LEAST_URGENT}"),
             as_text(str(entry.get("expires", "never"))),
         )
     make_console().print(table)
@@ -114,8 +128,13 @@ def _describe_token(principal: Principal, entry: dict[str, Any]) -> dict[str, An
         "name": principal.name,
         "scopes": sorted(principal.scopes),
         "tools": list(principal.tools),
+        "priority": _first_priority(principal),
         "expires": None if expires is None else str(expires),
     }
+
+
+def _first_priority(principal: Principal) -> int:
+    return 0 if principal.may_ask_for(0) else principal.priority
 
 
 def _revoke_tokens(path: Path, name: str) -> int:

@@ -117,13 +117,19 @@ class SQLTaskStorage:
             (done,) = await self._write_end(task, state, step)
         else:
             row["state"] = _pack_state(task, state)
-            (done,) = await self._database.change((step,), KEEPING)
+            locks = [_load_sql().lock_line(row)] if self._has_to_lock(row) else []
+            *_, done = await self._database.change((*locks, step), KEEPING)
         if done.rows:
-            task.number = done.rows[0][0]
+            task.number, task.turn = done.rows[0]
             return task
         found = await self._read_rows(_load_sql().select_by_key(row["owner"], row["call_key"]))
         # It may have been forgotten in between.
         return _task_of(found[0]) if found else await self.put(task)
+
+    def _has_to_lock(self, row: dict[str, Any]) -> bool:
+        """Return True if another connection may give an owner's next task the same turn."""
+        is_server = not self._database.is_file and self._database.address is not None
+        return is_server and row["status"] == QUEUED and row["worker"] is None
 
     def put_nowait(self, task: KeptTask) -> None:
         """Do nothing: a database takes its time."""
@@ -170,22 +176,24 @@ class SQLTaskStorage:
 
     async def count_ahead(self, task: KeptTask, most: int) -> int:
         """Return how many queued tasks come before a queued one, or `most` where more do."""
-        rows = await self._read_rows(_load_sql().count_ahead(task.priority, task.number, most))
+        rows = await self._read_rows(_load_sql().count_ahead(_place_of(task), most))
         return int(rows[0][0])
 
     async def claim(
         self, worker: str, limit: int, full: Collection[str] = (), *, is_own: bool = False
     ) -> Sequence[KeptTask]:
         """Give queued tasks to a worker, the first in order."""
-        return await self._change_all(_load_sql().claim_tasks(worker, limit, full, is_own=is_own))
+        return await self._change_all(
+            _load_claims().claim_tasks(worker, limit, full, is_own=is_own)
+        )
 
     async def claim_expired(self, worker: str, now: datetime, limit: int) -> Sequence[KeptTask]:
         """Give queued tasks to a worker whose time is over."""
-        return await self._change_all(_load_sql().claim_expired(worker, now.timestamp(), limit))
+        return await self._change_all(_load_claims().claim_expired(worker, now.timestamp(), limit))
 
     async def take(self, task_id: str, worker: str) -> KeptTask | None:
         """Give one queued task to a worker."""
-        found = await self._change_all(_load_sql().take_task(task_id, worker))
+        found = await self._change_all(_load_claims().take_task(task_id, worker))
         return found[0] if found else None
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
@@ -222,7 +230,7 @@ class SQLTaskStorage:
         """Queue a task again."""
         state = replace(task.state, status=QUEUED, started_at=None)
         packed = _pack_state(task, state)
-        (done,) = await self._make_changes(_load_sql().change_task(task, state, packed, None))
+        (done,) = await self._make_changes(_load_sql().give_back(task, state, packed))
         return bool(done.changed)
 
     async def ask_cancel(self, task_id: str, reason: str) -> bool:
@@ -285,7 +293,7 @@ class SQLTaskStorage:
 
     async def _change_all(self, step: Any) -> Sequence[KeptTask]:
         (done,) = await self._make_changes(step)
-        return sorted(await _make_tasks(done.rows), key=lambda each: (each.priority, each.number))
+        return sorted(await _make_tasks(done.rows), key=_place_of)
 
     async def _make_changes(self, *steps: Any) -> Sequence[Any]:
         return await self._database.change(steps, KEEPING)
@@ -315,7 +323,7 @@ def _decode_part(kind: type[_T], data: bytes, task_id: str) -> _T:
 
 
 def _task_of(row: Any) -> KeptTask:
-    task_id, number, priority, worker, bound_to, key, state, data = row
+    task_id, number, turn, priority, worker, bound_to, key, state, data = row
     kept = _decode_part(TaskState, state, task_id)
     asked = _decode_part(_Asked, data, task_id)
     context = None if asked.context is None else ToolExecutionContext(**asked.context)
@@ -332,8 +340,13 @@ def _task_of(row: Any) -> KeptTask:
         key=key,
         digest=asked.digest,
         worker=worker,
+        turn=turn,
         number=number,
     )
+
+
+def _place_of(task: KeptTask) -> tuple[int, int, int]:
+    return task.priority, task.turn, task.number
 
 
 def _pack_asked(task: KeptTask) -> bytes:
@@ -416,3 +429,9 @@ def _load_sql() -> Any:
     from tool_engine.knowledge.sql import task_statements
 
     return task_statements
+
+
+def _load_claims() -> Any:
+    from tool_engine.knowledge.sql import task_claims
+
+    return task_claims

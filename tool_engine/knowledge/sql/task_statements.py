@@ -1,24 +1,22 @@
 """Which statements keep tasks?
 
-Each that gives a task to a worker is one statement that writes, and says itself who may have it.
+Those that give tasks to a worker are in `task_claims`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import hashlib
+from collections.abc import Mapping
 from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
-    ColumnElement,
     CompoundSelect,
     Double,
     LargeBinary,
     Select,
     Text,
     TextClause,
-    and_,
     bindparam,
     delete,
     exists,
@@ -27,7 +25,6 @@ from sqlalchemy import (
     or_,
     select,
     text,
-    true,
     tuple_,
     union,
     update,
@@ -38,9 +35,9 @@ from sqlalchemy.types import TypeEngine
 
 from tool_engine.knowledge.sql.changes import Step
 from tool_engine.knowledge.sql.schema.tables import tasks, workers
+from tool_engine.knowledge.sql.task_claims import IS_FREE, LINE, ROW
 from tool_engine.model.task import (
     FINAL,
-    INPUT_REQUIRED,
     QUEUED,
     RUNNING,
     WAITING,
@@ -48,32 +45,50 @@ from tool_engine.model.task import (
     TaskState,
 )
 
-_ROW: Final = tuple(
-    tasks.c[name]
-    for name in ("task_id", "number", "priority", "worker", "bound_to", "call_key", "state", "data")
-)
 _is_open: Final = tasks.c.status.not_in(FINAL)
-# As written in the index of the line, else it is not used.
-_is_free: Final = and_(text("status = 'queued'"), tasks.c.worker.is_(None))
-_UNWRITTEN: Final = ("number", "cancel_reason")
+_UNWRITTEN: Final = ("number", "turn", "cancel_reason")
 _KINDS: Final[dict[str, TypeEngine[Any]]] = {
     "priority": BigInteger(),
     "expires_at": Double(),
     "state": LargeBinary(),
     "data": LargeBinary(),
 }
-_SPARE: Final = 8
-"""How many times as many tasks of a tool are looked at as an engine takes."""
 _FEW: Final = 500
 """Rows that are removed at once."""
 
 
 _COLUMNS: Final = tuple(each.name for each in tasks.c if each.name not in _UNWRITTEN)
-_INSERT: Final = text(
-    f"INSERT INTO tool_tasks ({', '.join(_COLUMNS)}) "  # noqa: S608 - names of columns
-    f"VALUES ({', '.join(f':{name}' for name in _COLUMNS)}) "
-    "ON CONFLICT DO NOTHING RETURNING number"
-).bindparams(*(bindparam(name, type_=_KINDS.get(name, Text())) for name in _COLUMNS))
+_IN_LINE: Final = "status = 'queued' AND worker IS NULL"
+_TURN: Final = f"""(SELECT max(turns.turn) FROM (
+SELECT 1 + coalesce(
+    (SELECT turn FROM tool_tasks WHERE {_IN_LINE} AND tool_name = :tool_name
+        AND priority = :priority AND turn > 0 ORDER BY turn LIMIT 1),
+    (SELECT max((SELECT max(taken.turn) FROM tool_tasks AS taken
+        WHERE taken.worker = tool_workers.worker AND taken.priority = :priority))
+        FROM tool_workers),
+    (SELECT turn FROM tool_tasks WHERE {_IN_LINE}
+        AND priority = :priority AND turn > 0 ORDER BY turn LIMIT 1),
+    0
+) AS turn
+UNION ALL SELECT 2 + max(turn) FROM tool_tasks WHERE {_IN_LINE}
+    AND owner = :owner AND tool_name = :tool_name AND priority = :priority
+) AS turns)"""  # noqa: S608 - constants; values are bound
+"""The turn of a task that has to wait: see `tool_engine.knowledge.memory_line`."""
+
+
+def _write_insert(turn: str) -> TextClause:
+    return text(
+        f"INSERT INTO tool_tasks ({', '.join(_COLUMNS)}, turn) "  # noqa: S608 - constants
+        f"VALUES ({', '.join(f':{name}' for name in _COLUMNS)}, {turn}) "
+        "ON CONFLICT DO NOTHING RETURNING number, turn"
+    ).bindparams(*(bindparam(name, type_=_KINDS.get(name, Text())) for name in _COLUMNS))
+
+
+_INSERT: Final = _write_insert("0")
+_INSERT_IN_LINE: Final = _write_insert(_TURN)
+_LOCK: Final = text("SELECT pg_advisory_xact_lock(:line)").bindparams(
+    bindparam("line", type_=BigInteger())
+)
 _BEAT: Final = text(
     "INSERT INTO tool_workers (worker, beat) VALUES (:worker, 1) ON CONFLICT (worker) "
     "DO UPDATE SET beat = tool_workers.beat + 1"
@@ -96,29 +111,41 @@ def _write_change(also: str, names: tuple[str, ...]) -> TextClause:
 _CHANGE: Final = _write_change("", _OTHERS)
 _CHANGE_EXPIRY: Final = _write_change(", expires_at = :expires_at", (*_OTHERS, "expires_at"))
 """Apart: what is set is written into its index, too, though it is the same."""
+_GIVE_BACK: Final = _write_change(", turn = 0", _OTHERS)
+
+
+def lock_line(row: Mapping[str, Any]) -> Step:
+    """Has the new tasks of an owner in one line wait for one another.
+
+    Apart, before the statement that looks for its turn: that sees what was there when it began.
+    """
+    line = "\0".join((row["owner"], row["tool_name"], str(row["priority"])))
+    digest = hashlib.blake2b(line.encode(), digest_size=8).digest()
+    return Step(_LOCK, {"line": int.from_bytes(digest, "big", signed=True)})
 
 
 def insert_task(row: Mapping[str, Any]) -> Step:
-    """Keeps a task, unless its owner has one with its key, and gives its number."""
-    return Step(_INSERT, row)
+    """Keeps a task, unless its owner has one with its key, and gives its number and turn."""
+    is_in_line = row["status"] == QUEUED and row["worker"] is None
+    return Step(_INSERT_IN_LINE if is_in_line else _INSERT, row)
 
 
 def has_open() -> Select[Any]:
     """Whether there is a task that has not ended: one that waits in line, or one that is taken."""
-    free = select(tasks.c.number).where(_is_free).exists()
+    free = select(tasks.c.number).where(IS_FREE).exists()
     taken = select(tasks.c.number).where(tasks.c.worker.is_not(None)).exists()
     return select(or_(free, taken))
 
 
 def select_task(task_id: str, owner: str | None) -> Select[Any]:
     """One task; with an owner, if it is its own."""
-    found = select(*_ROW).where(tasks.c.task_id == task_id)
+    found = select(*ROW).where(tasks.c.task_id == task_id)
     return found if owner is None else found.where(tasks.c.owner == owner)
 
 
 def select_by_key(owner: str, key: str | None) -> Select[Any]:
     """The task of an owner with a key."""
-    return select(*_ROW).where(tasks.c.owner == owner, tasks.c.call_key == key)
+    return select(*ROW).where(tasks.c.owner == owner, tasks.c.call_key == key)
 
 
 def count_kept(owner: str) -> Select[Any]:
@@ -177,10 +204,8 @@ def select_states(
     if owner is not None:
         found = found.where(tasks.c.owner == owner)
     if status is not None:
-        found = found.where(tasks.c.status == status)
-    if status in (RUNNING, INPUT_REQUIRED):
-        # As the index of them says it: else all that wait would be passed over.
-        found = found.where(tasks.c.worker.is_not(None))
+        # As in the index of lists: SQLite would take one of the column itself for claims, too.
+        found = found.where(text("(status || '') = :listed").bindparams(listed=status))
     if tool_name is not None:
         found = found.where(tasks.c.tool_name == tool_name)
     if now is not None:
@@ -191,107 +216,13 @@ def select_states(
     return found.order_by(tasks.c.number.desc()).limit(limit)
 
 
-def count_ahead(priority: int, number: int, most: int) -> Select[Any]:
+def count_ahead(place: tuple[int, int, int], most: int) -> Select[Any]:
     """How many queued tasks come before a place in line; no more than `most` are counted."""
     # As one range of the index, of which no more is read than is counted.
-    columns = tasks.c.priority, tasks.c.number
-    place = (
-        literal(each, column.type) for each, column in zip((priority, number), columns, strict=True)
-    )
-    comes_before = tuple_(*columns) < tuple_(*place)
-    found = select(tasks.c.number).where(_is_free, comes_before).limit(most)
+    values = (literal(each, column.type) for each, column in zip(place, LINE, strict=True))
+    comes_before = tuple_(*LINE) < tuple_(*values)
+    found = select(tasks.c.number).where(IS_FREE, comes_before).limit(most)
     return select(func.count()).select_from(found.subquery())
-
-
-class _IsOfOthers(FunctionElement[bool]):
-    """Whether a free task is of none of some tools, and a worker may run it.
-
-    PostgreSQL looks at the first ones of each other tool: it would read each row of those tools to
-    pass it over, however many wait. SQLite passes them over in its index, 15 million in a second.
-
-    Args:
-        worker: Who may run it.
-        most: How many of each other tool.
-        full: The tools.
-    """
-
-    type = Boolean()
-    inherit_cache = True
-
-
-_MAY_RUN: Final = (
-    "{0}.status = 'queued' AND {0}.worker IS NULL "
-    "AND ({0}.bound_to IS NULL OR {0}.bound_to = {{worker}})"
-)
-_LINES: Final = f"""tool_tasks.number = ANY (ARRAY (
-WITH RECURSIVE lines (tool) AS (
-    SELECT min(tool_name) FROM tool_tasks WHERE status = 'queued' AND worker IS NULL
-    UNION ALL SELECT (
-        SELECT min(each.tool_name) FROM tool_tasks AS each
-        WHERE each.status = 'queued' AND each.worker IS NULL AND each.tool_name > lines.tool
-    ) FROM lines WHERE lines.tool IS NOT NULL
-)
-SELECT found.number FROM lines CROSS JOIN LATERAL (
-    SELECT near.number FROM tool_tasks AS near
-    WHERE {_MAY_RUN.format("near")} AND near.tool_name = lines.tool
-    ORDER BY near.priority, near.number LIMIT {{most}}
-) AS found WHERE lines.tool IS NOT NULL AND lines.tool NOT IN ({{full}})
-))"""  # noqa: S608 - constants; values are bound
-"""As an array, whose few numbers are looked up: a set is taken for much larger than it is."""
-
-
-@compiles(_IsOfOthers, "sqlite")
-def _pass_over_full(element: Any, compiler: Any, **options: Any) -> str:
-    worker, _, *full = (compiler.process(each, **options) for each in element.clauses)
-    may_run = _MAY_RUN.format("tool_tasks").format(worker=worker)
-    return f"{may_run} AND tool_tasks.tool_name NOT IN ({', '.join(full)})"
-
-
-@compiles(_IsOfOthers, "postgresql")
-def _look_at_others(element: Any, compiler: Any, **options: Any) -> str:
-    worker, most, *full = (compiler.process(each, **options) for each in element.clauses)
-    return _LINES.format(worker=worker, most=most, full=", ".join(full))
-
-
-def claim_tasks(worker: str, limit: int, full: Collection[str], *, is_own: bool) -> Step:
-    """Gives the first queued tasks to a worker; with `is_own` those that it alone can run."""
-    may_run = tasks.c.bound_to == worker
-    if not is_own:
-        may_run |= tasks.c.bound_to.is_(None)
-    free = select(tasks.c.number)
-    if full and not is_own:
-        # More than are taken, since another engine may take the first ones at the same time.
-        free = free.where(_IsOfOthers(worker, _SPARE * limit, *sorted(full)))
-    else:
-        free = free.where(_is_free, may_run, tasks.c.tool_name.not_in(full) if full else true())
-    free = free.order_by(tasks.c.priority, tasks.c.number).limit(limit)
-    return _give_tasks(worker, _pick_once(free))
-
-
-def claim_expired(worker: str, now: float, limit: int) -> Step:
-    """Gives queued tasks to a worker whose time is over."""
-    old = select(tasks.c.number).where(_is_free, tasks.c.expires_at <= now).limit(limit)
-    return _give_tasks(worker, _pick_once(old))
-
-
-def _pick_once(numbers: Select[Any]) -> ColumnElement[bool]:
-    """Names the rows that a query gives.
-
-    As a part of its own: else PostgreSQL may ask again for each row, and locks more than the limit.
-    """
-    picked = numbers.with_for_update(skip_locked=True).cte("picked")
-    return tasks.c.number.in_(select(picked.c.number))
-
-
-def take_task(task_id: str, worker: str) -> Step:
-    """Gives one queued task to a worker."""
-    return _give_tasks(worker, tasks.c.task_id == task_id)
-
-
-def _give_tasks(worker: str, which: ColumnElement[bool]) -> Step:
-    # Once more: another engine may have been first.
-    given = update(tasks).where(which, _is_free).values(worker=worker)
-    return Step(given.returning(*_ROW))
 
 
 def change_task(task: KeptTask, state: TaskState, packed: bytes, worker: str | None) -> Step:
@@ -306,6 +237,12 @@ def change_task(task: KeptTask, state: TaskState, packed: bytes, worker: str | N
     if state.expires_at == task.state.expires_at:
         return Step(_CHANGE, row)
     return Step(_CHANGE_EXPIRY, row | {"expires_at": state.expires_at.timestamp()})
+
+
+def give_back(task: KeptTask, state: TaskState, packed: bytes) -> Step:
+    """Queues a task of its worker again, before those that wait; its count as of `change_task`."""
+    changed = change_task(task, state, packed, None)
+    return Step(_GIVE_BACK, changed.values)
 
 
 def ask_cancel(task_id: str, reason: str) -> Step:
@@ -325,7 +262,7 @@ def retire_worker(worker: str) -> list[Step]:
     is_left = exists().where(or_(own, tasks.c.bound_to == worker), _is_open)
     begun = tasks.c.status == RUNNING
     return [
-        Step(update(tasks).where(own, _is_open, ~begun).values(worker=None, status=QUEUED)),
+        Step(update(tasks).where(own, _is_open, ~begun).values(worker=None, status=QUEUED, turn=0)),
         Step(delete(workers).where(workers.c.worker == worker, ~is_left)),
     ]
 
@@ -351,7 +288,7 @@ def inherit_tasks(worker: str, heir: str) -> Step:
     """Gives the tasks of a worker to another one, and those that only it could run."""
     is_its = (tasks.c.worker == worker) | (tasks.c.bound_to == worker)
     given = update(tasks).where(is_its, _is_open).values(worker=heir)
-    return Step(given.returning(*_ROW))
+    return Step(given.returning(*ROW))
 
 
 def forget_worker(worker: str) -> Step:

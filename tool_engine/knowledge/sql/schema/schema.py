@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tool_engine.knowledge.sql.schema.dialects import WORDS
+from tool_engine.knowledge.sql.schema.task_tables import TASKS, TURNS
 
 COLUMNS: Final = (
     "key",
@@ -66,6 +67,7 @@ _TABLES: Final = (
     (),
     ("tool_event_lives",),
     ("tool_processes",),
+    (),
     (),
     (),
     (),
@@ -284,48 +286,6 @@ CREATE TABLE IF NOT EXISTS tool_standing (
     "CREATE INDEX IF NOT EXISTS tool_standing_principal ON tool_standing (principal, decided_at)",
 )
 
-# An owner may be any text, also one that no database takes: its hash stands in the column.
-_TASKS: Final = (
-    """
-CREATE TABLE IF NOT EXISTS tool_tasks (
-    number {counted},
-    task_id TEXT NOT NULL UNIQUE,
-    owner TEXT NOT NULL,
-    tool_name TEXT NOT NULL,
-    status TEXT NOT NULL,
-    priority {integer} NOT NULL,
-    worker TEXT,
-    bound_to TEXT,
-    call_key TEXT,
-    cancel_reason TEXT,
-    expires_at {real} NOT NULL,
-    state {bytes} NOT NULL,
-    data {bytes} NOT NULL
-)
-""",
-    (
-        "CREATE UNIQUE INDEX IF NOT EXISTS tool_tasks_key ON tool_tasks (owner, call_key) "
-        "WHERE call_key IS NOT NULL"
-    ),
-    (
-        "CREATE INDEX IF NOT EXISTS tool_tasks_line ON tool_tasks (priority, number, tool_name) "
-        "WHERE status = 'queued' AND worker IS NULL"
-    ),
-    "CREATE INDEX IF NOT EXISTS tool_tasks_worker ON tool_tasks (worker) WHERE worker IS NOT NULL",
-    (
-        "CREATE INDEX IF NOT EXISTS tool_tasks_bound ON tool_tasks (bound_to) "
-        "WHERE bound_to IS NOT NULL"
-    ),
-    "CREATE INDEX IF NOT EXISTS tool_tasks_owner ON tool_tasks (owner, number)",
-    "CREATE INDEX IF NOT EXISTS tool_tasks_expires ON tool_tasks (expires_at)",
-    """
-CREATE TABLE IF NOT EXISTS tool_workers (
-    worker TEXT PRIMARY KEY,
-    beat {integer} NOT NULL
-){without_rowid}
-""",
-)
-
 MIGRATIONS: Final = (
     (_DEFINITIONS, _VALUES, _CALLS, *_INDEXES),
     (_EVENTS, _EVENT_NUMBERS),
@@ -346,7 +306,7 @@ MIGRATIONS: Final = (
         "ALTER TABLE tool_definitions ADD COLUMN {if_missing}origin TEXT",
         "CREATE INDEX IF NOT EXISTS tool_definitions_origin ON tool_definitions (origin)",
     ),
-    _TASKS,
+    TASKS,
     (
         "ALTER TABLE tool_calls ADD COLUMN {if_missing}task_id TEXT",
         (
@@ -360,6 +320,7 @@ MIGRATIONS: Final = (
     ("{lines_of_tools}",),
     # What `tool_values` keeps is MessagePack since then, which former versions cannot read.
     (),
+    TURNS,
 )
 """Statements by version; the first brings an empty database to version 1."""
 

@@ -124,6 +124,7 @@ tasks: Final = Table(
     ),
     Column("cancel_reason", Text),
     Column("priority", BigInteger),
+    Column("turn", BigInteger),
     Column("expires_at", Double),
     Column("state", _Bytes),
     Column("data", _Bytes),

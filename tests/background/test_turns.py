@@ -1,0 +1,101 @@
+"""Whose task is begun next, where one owner has very many?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
+from tool_engine.background.places import EACH
+
+BOUND = 120.0
+FLOOD = 60
+NAME = {"name": "name", "type": "string", "description": "Which", "required": True}
+
+
+class Service:
+    """Engines that share tasks, each with one slot, whose tool runs on once it may."""
+
+    def __init__(self, engines: list[ToolEngine]) -> None:
+        self.engines = engines
+        self.goes_on = asyncio.Event()
+        self.begun: list[tuple[str | None, str]] = []
+
+    async def work(self, name: str, context: ToolExecutionContext) -> None:
+        self.begun.append((context.caller_id, name))
+        await self.goes_on.wait()
+
+    async def start(self, owner: str, count: int, tool: str = "work", **said: Any) -> list[Any]:
+        context = ToolExecutionContext(caller_id=owner, **said)
+        names = [f"{owner} {each}" for each in range(count)]
+        # At both at once: no two of them may get the same turn.
+        count_engines = len(self.engines)
+        starting = (
+            self.engines[place % count_engines].start(tool, {"name": name}, context)
+            for place, name in enumerate(names)
+        )
+        return list(await asyncio.gather(*starting))
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
+    url, count = None, 1
+    if request.param == "sqlite":
+        url, count = f"sqlite:///{tmp_path}/kept.db", 2
+    elif request.param == "postgresql":
+        server = request.getfixturevalue("postgres_server")
+        url, count = await asyncio.to_thread(server.emptied_database), 2
+    config = ToolEngineConfig(
+        tools_directory=str(tmp_path), auto_reload=False, records=url, close_timeout=1.0
+    )
+    async with asyncio.timeout(BOUND), AsyncExitStack() as stack:
+        service = Service([])
+        for _ in range(count):
+            engine = ToolEngine(config, concurrency=ConcurrencyConfig(max_concurrent=1))
+            await stack.enter_async_context(engine)
+            await engine.load()
+            for name in ("work", "mail"):
+                engine.register_tool(
+                    {"name": name, "description": "Works", "parameters": [NAME]}, service.work
+                )
+            service.engines.append(engine)
+        yield service
+
+
+async def test_owners_take_turns(service: Service) -> None:
+    """Bob's tasks, and those of cleo's other tool, are begun between ann's, at all engines."""
+    flood = await service.start("ann", FLOOD)
+    others = [*await service.start("bob", 3), *await service.start("cleo", 3, "mail")]
+    later = max([(await each.refresh()).message or "" for each in others[:3]])
+    assert "number" in later
+    assert int(later.split("number ")[1].split()[0]) <= 2 * 6
+    service.goes_on.set()
+    for each in (*flood, *others):
+        assert (await each.wait()).is_success
+    owners = [owner for owner, _ in service.begun]
+    assert len(owners) == FLOOD + 6
+    # Those that ask for a slot already go before, at each engine; then two of ann's to one of bob's
+    # at most, and as many as ask then.
+    asking = len(service.engines) * (EACH + 1)
+    last = max(place for place, owner in enumerate(owners) if owner in ("bob", "cleo"))
+    assert last < 2 * asking + 3 * 3
+    if len(service.engines) == 1:
+        names = [name for owner, name in service.begun if owner == "ann"]
+        assert names == [f"ann {each}" for each in range(FLOOD)]
+
+
+async def test_what_is_urgent_goes_before(service: Service) -> None:
+    """Priority goes before turns."""
+    flood = await service.start("ann", FLOOD)
+    urgent = await service.start("bob", FLOOD, priority=1)
+    service.goes_on.set()
+    for each in (*flood, *urgent):
+        assert (await each.wait()).is_success
+    asking = len(service.engines) * (EACH + 1)
+    late = [owner for owner, _ in service.begun[asking : asking + FLOOD]]
+    assert late.count("ann") <= asking
