@@ -91,7 +91,7 @@ class HeldCalls:
         except asyncio.CancelledError:
             call.cancel()
             raise
-        return call.result()
+        return self._tasks.read_result(call)
 
     def _hold_call(self, call: _Call, request: ClientRequest) -> None:
         name = secrets.token_hex(16)

@@ -11,6 +11,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
 _T = TypeVar("_T")
 
 
@@ -19,6 +22,7 @@ class OwnTasks:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_closing = False
 
     def start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """Start work that the close of the server cancels."""
@@ -35,6 +39,17 @@ class OwnTasks:
         except asyncio.CancelledError:
             task.cancel()
             raise
+        return self.read_result(task)
+
+    def read_result(self, task: asyncio.Task[_T]) -> _T:
+        """Return what some work did.
+
+        Raises:
+            MCPError: It was cancelled, as what belongs to a call of a program that has this server
+                in memory. To the SDK its cancellation would be the end of the server.
+        """
+        if task.cancelled() and not self._is_closing:
+            raise MCPError(types.INTERNAL_ERROR, "the call was cancelled")
         return task.result()
 
     async def close(self) -> None:
@@ -44,5 +59,10 @@ class OwnTasks:
             # What its client has given up is tidying up.
             if not task.cancelling():
                 task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        self._is_closing = True
+        try:
+            if tasks:
+                await asyncio.wait(tasks)
+        finally:
+            # It may be served once more.
+            self._is_closing = False
