@@ -18,7 +18,7 @@ from tool_engine.executors.fleet import fleet_backend
 ROOM = "executors/fleet/"
 UNREACHED = (
     ROOM + "connection.py: see that it runs, that this machine reaches it, and that "
-    "RAY_AUTH_TOKEN is the same here, if it has one"
+    "RAY_AUTH_MODE and RAY_AUTH_TOKEN are the same here, if it has a token"
 )
 VERSIONS = ROOM + "line.py: install the same on all nodes"
 NAMED = 'cli/serving/fleet_command.py: write fleet = "auto", or the address of one, in the settings'

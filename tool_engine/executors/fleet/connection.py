@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import shutil
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from tool_engine.errors import MissingExtraError, ToolExecutionError
-from tool_engine.executors.commands.strays import MARK, end_strays, marks_with, new_mark
+from tool_engine.executors.fleet.driver_process import DriverProcess
 from tool_engine.executors.fleet.frames import (
     BUNDLE,
     Frames,
@@ -31,35 +24,19 @@ from tool_engine.executors.python.worker import Answer, Fault
 from tool_engine.logger import get_logger
 
 _log: Final = get_logger(__name__)
-_START: Final = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
-    "from tool_engine.executors.fleet.driver import serve_engine; serve_engine()"
-)
-_QUIET: Final = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DISABLE_IMPORT_WARNING": "1",
-    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_timeout_ms_task_wait_for_death_info": "200",
-    "RAY_core_worker_internal_heartbeat_ms": "100",
-}
-"""What Ray reads: no statistics to its makers, the interpreter that runs us on the nodes, and how
-long a lost call waits for the cause of its worker's death to be known, and how often it looks
-whether that time is over: a second otherwise, each of them."""
-_LOOPBACK: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""Without it Ray takes this machine's outer address for its node's, and listens on all of them."""
-_AS_OTHERS: Final = {"RAY_worker_niceness": "0"}
-"""As worker processes of `isolation: process` run; Ray gives its own what all others leave of the
-processors, so that beside other work a call does not begin for a minute."""
 _SECONDS_TO_JOIN: Final = 180.0
 """What does not listen is known in seconds. A server for clients starts a process for each, which
 takes more than a minute where the machine of the head is busy; a call has a deadline of its own."""
+_SECONDS_TO_DOUBT: Final = 60.0
+"""A head does not notice for as long as its operator likes that such a process has died; for
+another driver it starts another one. The next try has twice as long."""
+_MOST_TRIES: Final = 3
+_FOR_CLIENTS: Final = "ray://"
+"""What the address of such a server begins with."""
 _SECONDS_TO_CLEAN: Final = 0.3
 """What guardians have to end what a lost worker ran, before its calls end."""
 _SECONDS_WITHOUT_DRIVER: Final = 1.0
 """The same where Ray has to notice that the driver is gone."""
-_LONGEST_FOLDER: Final = 40
-"""Characters of a folder below which Ray can make its sockets."""
 
 
 class FleetLostError(ToolExecutionError):
@@ -78,6 +55,8 @@ class Said(msgspec.Struct):
     python: str = ""
     ray: str = ""
     failed: str | None = None
+    is_passing: bool = False
+    """Whether what has failed may succeed when it is tried again."""
 
 
 class Unread(msgspec.Struct):
@@ -136,7 +115,8 @@ class FleetConnection:
         self._starting: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._why = "its connection ended"
-        self._is_closed = False
+        self._is_closed = self._is_passing = False
+        self._tries, self._until = 0, 0.0
 
     @property
     def is_joined(self) -> bool:
@@ -155,9 +135,10 @@ class FleetConnection:
             FleetLostError: It cannot be joined.
         """
         if self._joined is None:
-            self._joined = asyncio.get_running_loop().create_future()
-            # No caller's: each may go, and the others still wait for it.
-            self._starting = asyncio.create_task(self._start_driver(), name="tool-engine-fleet")
+            loop = asyncio.get_running_loop()
+            self._joined = loop.create_future()
+            self._tries, self._until = 0, loop.time() + _SECONDS_TO_JOIN
+            self._begin_try()
         await asyncio.shield(self._joined)
 
     def look_again(self, then: Callable[[], object]) -> None:
@@ -205,9 +186,14 @@ class FleetConnection:
         if self._frames is not None:
             self._frames.send(msgspec.json.encode(words))
 
+    def _begin_try(self) -> None:
+        self._tries += 1
+        self._why, self._is_passing = "its connection ended", False
+        # No caller's: each may go, and the others still wait for it.
+        self._starting = asyncio.create_task(self._start_driver(), name="tool-engine-fleet")
+
     async def _start_driver(self) -> None:
         ours, theirs = socket.socketpair()
-        self._why = "its connection ended"
         try:
             self._process = await asyncio.to_thread(DriverProcess, theirs, self.address)
             _, self._frames = await asyncio.get_running_loop().create_connection(
@@ -224,9 +210,11 @@ class FleetConnection:
         finally:
             theirs.close()
         self._send_order(do="join", address=self.address)
-        self._patience = asyncio.get_running_loop().call_later(
-            _SECONDS_TO_JOIN, self._stop_joining, self._frames
-        )
+        loop = asyncio.get_running_loop()
+        until = self._until
+        if self._tries < _MOST_TRIES and self.address.startswith(_FOR_CLIENTS):
+            until = min(until, loop.time() + _SECONDS_TO_DOUBT * self._tries)
+        self._patience = loop.call_at(until, self._stop_joining, self._frames)
 
     def _hear_driver(self, message: bytes) -> None:
         if message.startswith(BUNDLE):
@@ -242,7 +230,7 @@ class FleetConnection:
             self._end_looking()
             self._look()
         elif said.failed is not None:
-            self._why = said.failed
+            self._why, self._is_passing = said.failed, said.is_passing
         elif owner is None:
             return
         elif bytes(said.ready):
@@ -282,6 +270,7 @@ class FleetConnection:
     def _stop_joining(self, frames: Frames | None) -> None:
         if not self.is_joined and frames is self._frames and frames is not None:
             self._why = f"it does not answer within {_SECONDS_TO_JOIN:g} s"
+            self._is_passing = True
             frames.close()
 
     def _note_joined(self) -> None:
@@ -299,7 +288,16 @@ class FleetConnection:
         if process is not None:
             # The loop's own threads may have ended: this is heard at its very end, too.
             threading.Thread(target=process.end_process, daemon=True).start()
-        self._give_up(self._why)
+        if self._can_try_again():
+            self._begin_try()
+        else:
+            self._give_up(self._why)
+
+    def _can_try_again(self) -> bool:
+        is_joining = self._joined is not None and not self._joined.done()
+        is_time = asyncio.get_running_loop().time() < self._until and self._tries < _MOST_TRIES
+        is_useful = self._is_passing and self.address.startswith(_FOR_CLIENTS)
+        return is_joining and is_time and is_useful and not self._is_closed
 
     def _end_joining(self, error: Exception) -> None:
         """Have the next call join anew; those that wait get the error."""
@@ -317,7 +315,8 @@ class FleetConnection:
         self._end_joining(
             FleetLostError(
                 f"the fleet {self.address!r} cannot be joined: {why}; see that it runs, that "
-                "this machine reaches it, and that RAY_AUTH_TOKEN is the same here, if it has one"
+                "this machine reaches it, and that RAY_AUTH_MODE and RAY_AUTH_TOKEN are the same "
+                "here, if it has a token"
             )
         )
         owners, self.owners = self.owners, {}
@@ -340,57 +339,3 @@ def _decode_answer(message: bytes) -> Answer:
     except _UNREADABLE as error:
         fault = Fault("FleetError", f"its answer cannot be read: {error}", "execution")
         return Answer(_read_number(message).id, error=fault)
-
-
-class DriverProcess:
-    """The process that speaks to Ray, which is started at once.
-
-    Args:
-        theirs: Its end of the connection.
-        address: The setting `fleet`.
-
-    Raises:
-        MissingExtraError: Ray is not installed.
-    """
-
-    def __init__(self, theirs: socket.socket, address: str) -> None:
-        self._folder = self._mark = ""
-        """Of the Ray that it starts itself, and of all processes that belong to that."""
-        self._process = self._start_process(theirs, address)
-        self.pid = self._process.pid
-
-    def end_process(self) -> None:
-        """Wait for its end, as its connection is closed; end it if it takes long. Blocks."""
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._folder:  # it removes that itself, unless it was killed
-            # Some of Ray's own outlive such a driver.
-            end_strays(self._mark)
-            shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _start_process(self, theirs: socket.socket, address: str) -> subprocess.Popen[bytes]:
-        if find_spec("ray") is None:
-            raise MissingExtraError(
-                "tools with isolation: ray need Ray: pip install 'tool-engine[ray]'"
-            )
-        environment = {**os.environ, **_QUIET}
-        if address == "local":
-            folder = tempfile.gettempdir()
-            if len(folder) > _LONGEST_FOLDER:
-                folder = "/tmp"  # noqa: S108 - mkdtemp makes a folder of its own there
-            environment = {**_AS_OTHERS, **environment, **_LOOPBACK}
-            environment["RAY_TMPDIR"] = self._folder = tempfile.mkdtemp(prefix="te-", dir=folder)
-            self._mark = new_mark()
-            environment[MARK] = marks_with(self._mark)
-        return subprocess.Popen(  # noqa: S603 - this interpreter, our module
-            [sys.executable, "-I", "-u", "-c", _START, str(theirs.fileno()), json.dumps(sys.path)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(theirs.fileno(),),
-            env=environment,
-            start_new_session=True,
-        )

@@ -40,9 +40,8 @@ _SECONDS_TO_STOP: Final = 3.0
 """What workers have to end their processes, before they end with this one."""
 _SECONDS_TO_REACH: Final = 5.0
 _MOST_WORDS: Final = 300
-_TRIES: Final = 3
-_PASSING: Final = ("Starting Ray client server failed", "Proxy failed to Connect to backend")
-"""What a head says whose process for a client ended, or was slow to come, as on a busy machine."""
+_UNHEARD: Final = "ray client connection timeout"
+"""What Ray's client says where a head has not answered, or has refused it for its token."""
 
 
 class Order(msgspec.Struct):
@@ -125,7 +124,7 @@ class Driver:
         try:
             found = await asyncio.to_thread(self._join_now, address)
         except BaseException as error:  # noqa: BLE001 - Ray raises anything, SystemExit too
-            self.say(failed=_word_error(error))
+            self.say(failed=_word_error(error), is_passing=_is_passing(error))
             self._ended.set()
             return
         self.say(**found, python=sys.version.split()[0], ray=ray.__version__)
@@ -146,7 +145,7 @@ class Driver:
             )
         else:
             _check_reachable(address)
-            _join_patiently(address, quiet)
+            ray.init(address=address, **quiet)
         self._make = ray.remote(FleetHost)
         return _look_around()
 
@@ -277,17 +276,11 @@ class _Link:
         self._driver.say(worker=self._number, lost=_word_error(error), is_final=is_final)
 
 
-def _join_patiently(address: str, quiet: dict[str, Any]) -> None:
-    """Join a fleet that runs; try again where its head could not start what serves a client."""
-    for attempt in range(_TRIES):
-        try:
-            ray.init(address=address, **quiet)
-        except ConnectionError as error:
-            if attempt == _TRIES - 1 or not any(each in str(error) for each in _PASSING):
-                raise
-            ray.shutdown()
-        else:
-            return
+def _is_passing(error: BaseException) -> bool:
+    """Return whether a head answered, but had no process for a client, as on a busy machine."""
+    # Its other subclasses are the system's.
+    is_clients = type(error) in (ConnectionError, ConnectionAbortedError)
+    return is_clients and _UNHEARD not in str(error)
 
 
 def _check_reachable(address: str) -> None:
@@ -325,7 +318,8 @@ def _choose_resources(found: dict[str, float]) -> dict[str, float]:
 def _word_error(error: BaseException) -> str:
     """Return the words of Ray's error that say what has happened, without its trace."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    words = " ".join(lines)
+    traces = [number for number, line in enumerate(lines) if line.startswith("Traceback (")]
+    words = " ".join([*lines[: traces[0]], lines[-1]] if traces else lines)
     return f"{type(error).__name__}: {words}"[:_MOST_WORDS]
 
 

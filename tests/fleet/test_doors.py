@@ -1,0 +1,198 @@
+"""Does a tool on a fleet keep its promises through each door: HTTP, tasks, MCP, sessions, loops?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from tests.agent.spoken import SpokenModel
+from tests.agent.world import Turn, call
+from tests.fleet.samples import Bench, define_tool
+from tests.mcp_server.conftest import ERAS, text_of
+from tests.mcp_server.test_transports import serving
+from tests.ray_cluster import is_alive
+from tests.server.conftest import Client as HTTPClient
+from tests.server.conftest import served
+from tool_engine.agent.loop import AgentLoop
+from tool_engine.server import create_app
+from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.session import ToolSession
+
+pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="package")]
+ASYNC = {"prefer": "respond-async"}
+
+
+@contextlib.asynccontextmanager
+async def caller(bench: Bench) -> AsyncIterator[HTTPClient]:
+    """A client of a server of the engine's tools."""
+    app = await asyncio.to_thread(create_app, bench.engine)
+    async with served(app) as service:
+        yield service.client(None)
+
+
+async def check_ended(bench: Bench, end: Callable[[], Awaitable[Any]]) -> None:
+    """What a call has begun is gone, and its slot free, when its door has said that it is over."""
+    (pid,) = await bench.noted()
+    await end()
+    await bench.becomes_free()
+    assert bench.file.with_suffix(".cleaned").exists(), "the handler was cancelled, not killed"
+    assert is_alive(pid), "its worker stays"
+
+
+async def test_calls_over_http(shared_bench: Bench) -> None:
+    """Each has its result; one that is ended by its id, or whose client leaves, ends there too."""
+    async with caller(shared_bench) as client:
+        answers = await asyncio.gather(*(client.call("here", text=str(n)) for n in range(20)))
+        assert [each.json["output"]["result"][0] for each in answers] == [*map(str, range(20))]
+        running = asyncio.create_task(client.call("loop", text=str(shared_bench.file)))
+
+        async def end_by_id() -> None:
+            (listed,) = (await client.get("/v1/calls")).json["items"]
+            await client.send("DELETE", f"/v1/calls/{listed['call_id']}")
+            assert (await running).json["error_type"] == "cancelled"
+
+        await check_ended(shared_bench, end_by_id)
+
+
+async def test_a_client_that_leaves(shared_bench: Bench) -> None:
+    """Its call is cancelled where it runs."""
+    async with caller(shared_bench) as client:
+        running = asyncio.create_task(client.call("loop", text=str(shared_bench.file)))
+
+        async def leave() -> None:
+            running.cancel()
+            await asyncio.wait([running])
+
+        await check_ended(shared_bench, leave)
+
+
+async def test_tasks(shared_bench: Bench) -> None:
+    """A task has its result later, shows how far its handler is, and ends with its work."""
+    shared_bench.add_tool("report", "far_report")
+    async with caller(shared_bench) as client:
+
+        async def start(name: str, text: str) -> str:
+            body = {"arguments": {"text": text}}
+            answer = await client.send("POST", f"/v1/tools/{name}/calls", json=body, headers=ASYNC)
+            assert answer.status == 202
+            return str(answer.headers["location"])
+
+        path = await start("far_report", "5")
+        task = (await client.get(f"{path}?wait=60")).json
+        assert (task["status"], task["result"]["output"]) == ("succeeded", {"result": "5"})
+        path = await start("loop", str(shared_bench.file))
+
+        async def cancel() -> None:
+            assert (await client.send("DELETE", path)).json["is_cancelled"] is True
+            assert (await client.get(f"{path}?wait=60")).json["status"] == "cancelled"
+
+        await check_ended(shared_bench, cancel)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_calls_over_mcp(shared_bench: Bench, era: str) -> None:
+    """A result, a failure in words, progress; a cancelled request ends its work."""
+    shared_bench.add_tool("report", f"report_{era}".replace("-", "_"))
+    heard: list[float] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(progress)
+
+    async with serving(shared_bench.engine) as url, Client(url, mode=era) as client:
+        result = await client.call_tool(
+            f"report_{era}".replace("-", "_"), {"text": "3"}, progress_callback=note
+        )
+        assert not result.is_error, text_of(result)
+        assert heard == sorted(heard)
+        assert heard[-1:] == [3]
+        result = await client.call_tool("anap", {"text": "no number"})
+        assert result.is_error
+        assert "could not convert" in text_of(result)
+        running = asyncio.create_task(client.call_tool("loop", {"text": str(shared_bench.file)}))
+
+        async def cancel() -> None:
+            running.cancel()
+            await asyncio.wait([running])
+
+        await check_ended(shared_bench, cancel)
+
+
+async def test_calls_of_a_model(shared_bench: Bench) -> None:
+    """A conversation's calls run there beside one another, and a broken-off turn ends them."""
+    session = ToolSession(shared_bench.engine, "far", ToolCallConfig())
+    turns = [
+        Turn(calls=[call(1, "here", text="a"), call(2, "pid", text="b")]),
+        Turn(text="Both are there."),
+        Turn(calls=[call(3, "loop", text=str(shared_bench.file))]),
+    ]
+    loop = AgentLoop(session, SpokenModel("anthropic", turns))
+    answer = await loop.run("Go.")
+    assert answer.text == "Both are there."
+    assert answer.usage.calls == 2
+    turn = asyncio.create_task(loop.run("Again."))
+
+    async def break_off() -> None:
+        turn.cancel()
+        await asyncio.wait([turn])
+
+    await check_ended(shared_bench, break_off)
+
+
+async def test_equal_calls_share_a_run(shared_bench: Bench, tmp_path: Path) -> None:
+    """`single_flight`: one run for all who ask alike; it ends with the last one of them."""
+    concurrency = {"key": "params.text", "collision": "single_flight"}
+    tool = {**define_tool("one_loop", "loop"), "effect": "read", "concurrency": concurrency}
+    shared_bench.engine.register_tool(tool)
+    calls = [asyncio.create_task(shared_bench.call("one_loop")) for _ in range(5)]
+    await shared_bench.noted()
+    for each in calls[:4]:
+        each.cancel()
+    await asyncio.wait(calls[:4])
+    assert len(await shared_bench.noted()) == 1
+
+    async def leave() -> None:
+        calls[4].cancel()
+        await asyncio.wait([calls[4]])
+
+    await check_ended(shared_bench, leave)
+    assert len(await shared_bench.noted()) == 1
+
+
+async def test_a_tool_that_calls_one_there(shared_bench: Bench) -> None:
+    """`context.call` from here: its result comes back, and its end is the caller's."""
+
+    async def outer(text: str, context: Any) -> Any:
+        return await context.call("loop" if text else "here", {"text": text})
+
+    shared_bench.engine.register_tool(define_local("outer"), outer)
+    assert (await shared_bench.call("outer", "")).is_success
+    running = asyncio.create_task(shared_bench.call("outer"))
+
+    async def cancel() -> None:
+        running.cancel()
+        await asyncio.wait([running])
+
+    await check_ended(shared_bench, cancel)
+
+
+def define_local(name: str) -> dict[str, Any]:
+    """The definition of a tool that runs here."""
+    return {key: value for key, value in define_tool(name, "pid").items() if key != "entry"}
+
+
+async def test_a_cancellation_by_the_engine(shared_bench: Bench) -> None:
+    """`engine.calls.cancel`: its caller gets an ended call, not an exception."""
+    running = asyncio.create_task(shared_bench.call("loop"))
+
+    async def cancel() -> None:
+        (listed,) = await shared_bench.engine.calls.list()
+        assert await shared_bench.engine.calls.cancel(listed.call_id)
+        assert (await running).error_type == "cancelled"
+
+    await check_ended(shared_bench, cancel)
