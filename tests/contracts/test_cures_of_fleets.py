@@ -11,6 +11,7 @@ import pytest
 from tests.contracts.test_cures_of_errors import names_cure
 from tests.fleet.samples import BOUND, define_tool, fleet_engine, handlers_in
 from tests.fleet.test_looking import run_command
+from tests.fleet.test_runtime import MEND
 from tests.ray_cluster import RayCluster
 from tool_engine import DefinitionError, ToolEngine, ToolEngineConfig
 from tool_engine.executors.fleet import fleet_backend
@@ -22,7 +23,7 @@ UNREACHED = (
 )
 VERSIONS = ROOM + "line.py: install the same on all nodes"
 NAMED = 'cli/serving/fleet_command.py: write fleet = "auto", or the address of one, in the settings'
-TRIED = {UNREACHED, VERSIONS, NAMED}
+TRIED = {UNREACHED, VERSIONS, NAMED, MEND}
 
 pytestmark = pytest.mark.ray
 

@@ -104,14 +104,6 @@ async def test_a_tool_that_waits_for_resources_of_idle_workers(bench: Bench) -> 
     assert result.is_success, result.error
 
 
-async def test_variables_of_the_runtime(bench: Bench) -> None:
-    """`runtime` reaches the handler; a secret in it is refused when the tool is loaded."""
-    bench.add_tool("path", runtime={"env_vars": {"GREETING": "hello"}})
-    assert (await bench.call("path")).output["result"][0] == "hello"
-    with pytest.raises(DefinitionError, match="set it in the environment of the nodes"):
-        bench.add_tool("path", "leaky", runtime={"env_vars": {"API_KEY": "x"}})
-
-
 async def test_other_code(bench: Bench) -> None:
     """What a node imports is compared with what the engine has; nothing of other code runs."""
     bench.add_tool("pid", "stale")

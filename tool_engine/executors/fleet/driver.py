@@ -14,12 +14,15 @@ import os
 import shutil
 import socket
 import sys
+import tempfile
 import threading
 from concurrent.futures import Future
 from typing import Any, Final
 
 import msgspec
 import ray
+from ray._private.runtime_env.py_modules import upload_py_modules_if_needed
+from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
 
 from tool_engine.executors.fleet.frames import (
     BUNDLE,
@@ -56,6 +59,10 @@ class Order(msgspec.Struct):
 
 
 _read_order: Final = msgspec.json.Decoder(Order).decode
+
+
+class ShippingError(Exception):
+    """What a runtime environment names cannot be brought to the fleet."""
 
 
 class Driver:
@@ -202,10 +209,11 @@ class _Link:
 
     async def start(self, make: Any, order: Order) -> None:
         try:
+            options = await asyncio.to_thread(_ship_code, order.options)
+            if self._is_over:
+                return
             # Owned: it dies with this process. Never run twice by Ray.
-            made = make.options(
-                max_restarts=0, max_task_retries=0, max_concurrency=16, **order.options
-            )
+            made = make.options(max_restarts=0, max_task_retries=0, max_concurrency=16, **options)
             self._actor = made.remote(bytes(order.settings))
             self._exchange = self._actor.exchange  # which Ray makes anew each time
             said = await self._actor.prepare.remote()
@@ -272,8 +280,28 @@ class _Link:
         if self._is_over:
             return
         self.kill()
-        is_final = isinstance(error, ray.exceptions.RuntimeEnvSetupError)
+        is_final = isinstance(error, (ShippingError, ray.exceptions.RuntimeEnvSetupError))
         self._driver.say(worker=self._number, lost=_word_error(error), is_final=is_final)
+
+
+def _ship_code(options: dict[str, Any]) -> dict[str, Any]:
+    """Bring the local folders and files of a runtime environment to the fleet.
+
+    Ray itself does so only for what a whole job shares.
+
+    Raises:
+        ShippingError: They are not there, or too large.
+    """
+    runtime = options.get("runtime_env")
+    if not runtime:
+        return options
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            for upload in (upload_py_modules_if_needed, upload_working_dir_if_needed):
+                runtime = upload(runtime, include_gitignore=True, scratch_dir=scratch)
+    except (OSError, TypeError, ValueError) as error:
+        raise ShippingError(str(error)) from error
+    return {**options, "runtime_env": runtime}
 
 
 def _is_passing(error: BaseException) -> bool:
@@ -318,8 +346,9 @@ def _choose_resources(found: dict[str, float]) -> dict[str, float]:
 def _word_error(error: BaseException) -> str:
     """Return the words of Ray's error that say what has happened, without its trace."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    traces = [number for number, line in enumerate(lines) if line.startswith("Traceback (")]
-    words = " ".join([*lines[: traces[0]], lines[-1]] if traces else lines)
+    words, trace, _ = " ".join(lines).partition("Traceback (")
+    if trace:
+        words += lines[-1]
     return f"{type(error).__name__}: {words}"[:_MOST_WORDS]
 
 

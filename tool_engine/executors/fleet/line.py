@@ -200,6 +200,8 @@ class FleetWorker:
             return
         # Its node has gone, perhaps. Nothing of a call has run there.
         self._line.failed_starts += 1
+        if is_final:
+            words += "; correct entry.config.runtime, or give the nodes what it needs"
         error = ToolExecutionError(f"no worker of {place} can be started: {words}")
         is_last = is_final or self._line.failed_starts >= _MOST_STARTS
         self._line.remove(self, error if is_last else None)
