@@ -19,7 +19,7 @@ import pytest
 from tests.ray_cluster import is_alive
 from tool_engine import Tool, ToolConfigLoader, ToolExecutionContext
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.fleet import connection
+from tool_engine.executors.fleet import driver_process
 from tool_engine.executors.fleet.connection import FleetConnection, FleetLostError
 from tool_engine.executors.fleet.fleet_backend import FleetBackend
 from tool_engine.executors.fleet.line import DefinitionMismatchError, FleetCall, Line
@@ -336,11 +336,11 @@ def test_what_a_killed_driver_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
         "left = subprocess.Popen(['sleep', '1000'], start_new_session=True); "
         "os.write(int(sys.argv[1]), b'%d' % left.pid); time.sleep(1000)"
     )
-    monkeypatch.setattr(connection, "_START", start)
-    monkeypatch.setattr(connection, "find_spec", lambda _: True)
+    monkeypatch.setattr(driver_process, "_START", start)
+    monkeypatch.setattr(driver_process, "find_spec", lambda _: True)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        driver = connection.DriverProcess(theirs, "local")
+        driver = driver_process.DriverProcess(theirs, "local")
         left = int(ours.recv(100))
         folder = driver._folder
         assert is_alive(left)

@@ -120,7 +120,7 @@ async def test_two_engines(telemetry: Telemetry) -> None:
 
 async def test_a_closed_engine(telemetry: Telemetry) -> None:
     """A closed engine cannot be instrumented; one that closes ends its spans."""
-    engine, _ = sample_engine()
+    engine, _ = sample_engine(close_timeout=0.01)
     instrumentation = instrument(engine, telemetry.tracers)
     running = asyncio.create_task(engine.execute("waits"))
     await turns(5)
