@@ -64,7 +64,7 @@ async def use_pane(page: Page, name: str) -> None:
         await page.find("progressbar", "Progress")
     elif name == "parser":
         await (await page.find("button", "Read")).click()
-        await page.wait_for_text("1 calls")
+        await page.wait_for_text("Calls found: 1")
 
 
 async def read_address(process: asyncio.subprocess.Process) -> str:

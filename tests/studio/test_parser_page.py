@@ -24,7 +24,7 @@ async def test_a_reply_is_read_and_not_run(ann: Browser, engine: ToolEngine) -> 
     await ann.open("/studio/parser")
     shown = await ann.send("/studio/parser", {"protocol": "vcp", "reply": REPLY})
     assert shown.status == 200
-    assert "2 calls" in shown.words
+    assert "Calls found: 2" in shown.words
     assert "cut off: must not run" in shown.words
     assert "Let me <b>add</b>." in shown.words
     assert "<b>add" not in shown.text
@@ -45,7 +45,7 @@ async def test_an_object_of_a_provider(ann: Browser) -> None:
         "/studio/parser", {"protocol": "openai", "reply": reply}, hx_request="true"
     )
     assert shown.status == 200
-    assert "1 calls" in shown.words
+    assert "Calls found: 1" in shown.words
     assert "<html" not in shown.text
 
 
