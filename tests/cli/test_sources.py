@@ -67,3 +67,21 @@ def test_a_source_that_is_none(command: Command, text: str, part: str) -> None:
     assert ended.code == 2
     assert part in ended.err
     assert "s3cret" not in ended.err + ended.out
+
+
+def test_a_source_that_the_project_does_not_name(
+    command: Command, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`validate` says it where the settings name some; without any, a program has its own."""
+    monkeypatch.chdir(tmp_path)
+    definition = DEFINITION.replace("source: shop", "source: shp")
+    (tools / "find_item.yaml").write_text(definition, encoding="utf-8")
+    assert "has no source" not in command("validate").out
+    said = command("--source", "shop=sqlite:///shop.db", "validate")
+    assert said.code == 0
+    assert (
+        "find_item.yaml: entry.source: the engine has no source 'shp'; did you mean 'shop'?"
+        in said.out
+    )
+    (tmp_path / "tool-engine.toml").write_text('[sources]\nshp = "sqlite:///shop.db"\n')
+    assert "has no source" not in command("validate").out

@@ -141,8 +141,9 @@ CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
      lambda: registered(lambda q, /: q, Q), lambda: registered(lambda q: q, Q)),
     ("executors/handler.py: it takes (…)",
      lambda: registered(lambda q: q, {**Q, "name": "p"}), lambda: registered(lambda q: q, Q)),
-    ("executors/handler.py: it declares (…)",
-     lambda: registered(lambda q, p: q + p, Q), lambda: registered(lambda q: q, Q)),
+    ("executors/handler.py: add it to parameters, or give it a default in the handler",
+     lambda: registered(lambda q, p: q + p, Q),
+     lambda: (registered(lambda q: q, Q), registered(lambda q, p="x": q + p, Q))),
     (("executors/handler.py: make it required, or give it a default in the tool or in the "
       "handler"), lambda: registered(lambda q: q, LOOSE),
      lambda: (registered(lambda q: q, Q), registered(lambda q="x": q, LOOSE),

@@ -33,6 +33,7 @@ def query(sql: str) -> str:
 
 
 SITE = "https://api.example.com"
+CALL = f"{NAMES}entry:\n  type: http\n  request: {{url: '{SITE}'}}\n"
 QUERY = query('"SELECT :q"')
 Row = tuple[str, list[str], str]
 MISTAKES: list[Row] = [
@@ -151,15 +152,56 @@ MISTAKES: list[Row] = [
     ),
     (
         f"{RIGHT}concurrency: 5\n",
-        [":7:14: concurrency: expected a mapping, got the number 5", "write a mapping, of bucket"],
-        f"{RIGHT}concurrency: {{bucket: texts}}\n",
+        [":7:14: concurrency: expected a mapping", "write a mapping: {key_limit: 5}"],
+        f"{RIGHT}concurrency: {{key_limit: 5}}\n",
     ),
     (
         NAMES + MESSAGE + "entry: echo\n",
         [":6:8: entry: expected a mapping", "write a mapping, of type"],
         RIGHT,
     ),
+    (
+        f"{RIGHT}concurrency: texts\n",
+        [":7:14: concurrency: expected a mapping", "write a mapping, of bucket"],
+        f"{RIGHT}concurrency: {{bucket: texts}}\n",
+    ),
+    (
+        f"{RIGHT}retry: 3\n",
+        [":7:8: retry: expected a mapping, got the number 3", "write a mapping: {attempts: 3}"],
+        f"{RIGHT}retry: {{attempts: 3}}\n",
+    ),
+    *[
+        (right.replace(f"{{type: {kind}, ", "{"),
+         [": entry: the key 'type' is missing", f"add it: type: {kind}"], right)
+        for kind, right in (
+            ("builtin", RIGHT), ("builtin", command("ls", "--", "{q}")), ("builtin", QUERY),
+            ("builtin", NAMES + MESSAGE + "entry: {type: builtin, argv: [ls, '--', '{q}']}\n"),
+            ("http", f"{NAMES}entry: {{type: http, request: {{url: '{SITE}'}}}}\n"),
+            ("python", f"{NAMES}entry: {{type: python, handler: 'os:getpid'}}\n"),
+        )
+    ],
     # Words of other formats
+    *[
+        (f"{RIGHT}{word}: 2\n",
+         [f":7:1: {word}: ", "write it in concurrency, as in `concurrency: {key_limit: ...}`"],
+         f"{RIGHT}concurrency: {{key_limit: 2}}\n")
+        for word in ("max_concurrent", "max_concurrency", "max_parallel", "parallel")
+    ],
+    (
+        f"{RIGHT}retry: {{attempts: 2, delay: 1}}\n",
+        [":7:22: retry.delay: ", "did you mean 'backoff'"],
+        f"{RIGHT}retry: {{attempts: 2, backoff: 1}}\n",
+    ),
+    (
+        f"{CALL}  pagination: {{next: link}}\n",
+        [":7:3: entry.pagination: ", "write it in response: {pages: {next: ...}}"],
+        f"{CALL}  response: {{pages: {{next: link}}}}\n",
+    ),
+    (
+        QUERY.replace("source: main", "source: 'sqlite:///shop.db'"),
+        ["entry.source: is the address of a database", "write source: shop here"],
+        QUERY.replace("source: main", "source: shop"),
+    ),
     (
         f"{RIGHT}required: [q]\n",
         [":7:1: required: ", "write required: true into each parameter that a call must have"],

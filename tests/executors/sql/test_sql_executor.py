@@ -214,7 +214,7 @@ def test_a_loop_that_still_runs_closes_its_own(shop_file: Path) -> None:
 async def test_sources(shop_file: Path, make_tool: Callable[..., Any]) -> None:
     """A call says which source is missing, or may not be written."""
     tool = make_tool("SELECT 1", source="shops")
-    with pytest.raises(ToolExecutionError, match="has no source 'shops'; name it in the engine"):
+    with pytest.raises(ToolExecutionError, match="has no source 'shops'; name it below"):
         await SQLExecutor().execute(tool, {}, ToolExecutionContext())
     shop = Shop(f"sqlite:///{shop_file}", readonly=True)
     with pytest.raises(ToolExecutionError, match="the engine's source 'shop' is read-only"):

@@ -37,6 +37,8 @@ _OTHER_NAMES: Final = {
     **dict.fromkeys(("rate_limit", "ratelimit", "requests_per_minute", "rpm"), "rate"),
     **dict.fromkeys(("uri", "endpoint", "base_url"), "url"),
     **dict.fromkeys(("command", "cmd"), "argv"),
+    **dict.fromkeys(("delay", "interval"), "backoff"),
+    **dict.fromkeys(("max_concurrent", "max_concurrency", "max_parallel", "parallel"), "key_limit"),
     **dict.fromkeys(("executor", "function", "func", "callable"), "handler"),
     **dict.fromkeys(("body", "data", "payload"), "json"),
     "properties": "parameters",
@@ -67,11 +69,21 @@ _VALUE_TYPES: Final = {
 }
 """A word of a language or of a database -> the type of a parameter."""
 _KEY_CURES: Final = {
+    **dict.fromkeys(
+        ("pagination", "paging", "paginate"), "write it in response: {pages: {next: ...}}"
+    ),
     "required": "write required: true into each parameter that a call must have",
     "optional": "leave it out: a parameter is needed only where it says required: true",
     "function": "write what it holds at the top of the definition, and leave out type: function",
 }
 """A key of other formats that has no place here -> what is written instead."""
+_TYPES_OF_ENTRIES: Final = {
+    "request": "http",
+    "steps": "workflow",
+    **dict.fromkeys(("argv", "sql", "root"), "builtin"),
+    **dict.fromkeys(("server", "tool"), "mcp"),
+}
+"""A key of an entry -> the type of the entries that have it."""
 _LONGEST_CURE: Final = 1_000
 _ARGS: Final = "args"
 _COMMAND_LINES: Final = ("argv", _ARGS)
@@ -115,6 +127,17 @@ def entry_type_cure(value: str, types: Iterable[str]) -> str:
     is_type = name in types
     handler = _HANDLERS.get(name) or (name if name in kinds and not is_type else "")
     return f"write type: builtin, handler: {handler}" if handler else ""
+
+
+def missing_type_cure(entry: Any) -> str:
+    """Return the cure for an entry that does not say its type."""
+    if not isinstance(entry, dict):
+        return ""
+    kind = next((_TYPES_OF_ENTRIES[key] for key in entry if key in _TYPES_OF_ENTRIES), "")
+    handler = entry.get("handler")
+    if not kind and isinstance(handler, str):
+        kind = "python" if ":" in handler else "builtin"
+    return f"add it: type: {kind}" if kind else ""
 
 
 def are_definitions(value: Any) -> bool:

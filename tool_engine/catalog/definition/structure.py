@@ -30,6 +30,7 @@ from tool_engine.catalog.definition.foreign_words import (
     meant_type,
     meant_value_type,
     meant_word,
+    missing_type_cure,
     schema_cure,
 )
 from tool_engine.catalog.definition.keywords import KEYWORDS
@@ -224,7 +225,8 @@ def _missing_key(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     name = error.kind.as_dict()["property"]
     rule: Path = (*error.schema_path[:-1], "properties", name)
     about = schema_at(rule).get("description", "")
-    cure = f"add it{': ' + about if about else ''}"
+    cure = missing_type_cure(error.instance) if (*path, name) == ("entry", "type") else ""
+    cure = cure or f"add it{': ' + about if about else ''}"
     expected = f"the key {name!r}"
     return Fault(path, f"{expected} is missing", expected=expected, cure=cure, key=name, rule=rule)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any, Final
 
 from tool_engine.catalog.definition.foreign_words import DOCUMENTS, are_definitions, list_cure
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.catalog.yaml.scalars import UnreadableScalarError, resolve_plain
 
+_MAIN_KEYS: Final[dict[str | int, str]] = {"retry": "attempts", "concurrency": "key_limit"}
+"""A mapping -> its key that a lone number stands for."""
 _BOOLEAN_WORDS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
@@ -62,5 +63,9 @@ def shape_cure(rule: Any, path: Path, value: Any) -> str:
         return "write a dash before it: it is the first entry of a list"
     if rule.get("type") != "object" or not path:
         return ""
-    listed = ", ".join(islice(rule.get("properties", ()), 4))
-    return f"write a mapping, of {listed} and so on" if listed else "write a mapping: {NAME: VALUE}"
+    main = _MAIN_KEYS.get(path[-1]) if isinstance(value, int) else None
+    if main is not None:
+        return f"write a mapping: {{{main}: {value}}}"
+    known = list(rule.get("properties", ()))
+    listed = ", ".join(known[:4]) + (" and so on" if len(known) > 4 else "")
+    return f"write a mapping, of {listed}" if listed else "write a mapping: {NAME: VALUE}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final
 
 import typer
@@ -25,10 +25,12 @@ from tool_engine.cli.files.report_formats import (
 )
 from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
 from tool_engine.cli.settings import Settings
+from tool_engine.errors import DefinitionProblem
 from tool_engine.executors.executor_registry import ExecutorRegistry, find_missing_fleet
 from tool_engine.executors.mcp.programs import explain_start
 from tool_engine.mcp_servers.settings import list_unset
 from tool_engine.mcp_servers.settings import settings_of as server_settings_of
+from tool_engine.model.tool import Tool
 
 _INVALID: Final = "invalid"
 _DOUBTFUL: Final = "doubtful"
@@ -96,6 +98,19 @@ def validate_files(
     return EXIT_FAILED if invalid else EXIT_OK
 
 
+def _miss_source(tool: Tool, sources: Mapping[str, str]) -> str:
+    """Return that a tool names no source of the project; an app of its own may have others."""
+    name = tool.implementation_config.get("source")
+    if not isinstance(name, str) or name in sources or "://" in name:
+        return ""
+    # The rules of SQL are large, and few files need them.
+    from tool_engine.executors.sql.sql_entry import unknown_source
+
+    return str(
+        DefinitionProblem(unknown_source(name, sources), tool.source or "", path="entry.source")
+    )
+
+
 def _check_all(settings: Settings, paths: Sequence[str]) -> list[Checked]:
     """Check files, and without their names those of the project, servers among them."""
     has_folder = paths or not settings.is_without_folder
@@ -107,6 +122,9 @@ def _check_all(settings: Settings, paths: Sequence[str]) -> list[Checked]:
     for each in checked:
         for server in each.servers if not each.problems else ():
             each.warnings += _list_obstacles(server)
+    if sources := {**settings.read_file("sources", {}), **settings.named_sources()}:
+        for each in checked:
+            each.warnings += [text for tool in each.tools if (text := _miss_source(tool, sources))]
     if settings.read_file("fleet") is None:
         # Right in itself: which engine loads it is not known.
         registry = ExecutorRegistry()

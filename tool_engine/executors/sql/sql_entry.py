@@ -58,6 +58,10 @@ _WRITES: Final = _INNER_WRITES | {
     *("REPLACE", "CREATE", "ALTER", "DROP", "TRUNCATE", "GRANT", "REVOKE", "COMMENT"),
     *("REINDEX", "REFRESH", "CLUSTER"),
 }
+_NAMED_SOURCE: Final = (
+    'write source: shop here, and shop = "sqlite:///shop.db" below [sources] in tool-engine.toml, '
+    "or sources={'shop': 'sqlite:///shop.db'} in the engine's configuration"
+)
 _EXAMPLE: Final = "SELECT name FROM shops WHERE id = :id"
 
 
@@ -104,6 +108,9 @@ class _SQLReader(EntryReader[SQLPlan]):
 
     def _read_source(self, source: Any) -> str:
         if isinstance(source, str) and source.strip():
+            if "://" in source:
+                message = "is the address of a database, and takes the name of one"
+                self.problem("entry.source", f"{message}; {_NAMED_SOURCE}")
             return source
         got = "is missing" if source is None else f"must be a name, got {source!r}"
         self.problem("entry.source", f"{got}; name a database of the engine's sources")
@@ -247,13 +254,14 @@ def check_source(tool: Tool, sources: Mapping[str, DatabaseSource]) -> list[Defi
     return [DefinitionProblem(message, file=tool.source or f"tool {tool.name!r}", path=path)]
 
 
-def unknown_source(name: str, sources: Mapping[str, DatabaseSource]) -> str:
+def unknown_source(name: str, sources: Mapping[str, object]) -> str:
     hint = suggest_near(name, sources)
     if not hint:
         known = ", ".join(sorted(sources))
         hint = f"; it has {known}" if known else ""
     return (
-        f"the engine has no source {name!r}{hint}; name it in the engine's configuration: "
+        f"the engine has no source {name!r}{hint}; name it below [sources] in tool-engine.toml: "
+        f'{name} = "sqlite:///...", or in the engine\'s configuration: '
         f"sources={{{name!r}: 'sqlite:///...'}}, or at the command line: "
         f"--source {name}=sqlite:///..."
     )
