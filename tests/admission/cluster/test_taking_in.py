@@ -1,0 +1,50 @@
+"""Is nothing forgotten of what a process says, or may have done without a word?"""
+
+from __future__ import annotations
+
+from tests.admission.cluster.test_holder import AI, Pair
+from tool_engine.admission.cluster.cluster_limits import ClusterLimits
+from tool_engine.admission.cluster.effects import Refuse, Start
+from tool_engine.admission.cluster.lease_messages import Reply, Sync
+from tool_engine.model.settings.concurrency import ToolRate
+
+
+def test_what_comes_with_limits_that_contradict_is_said_again() -> None:
+    """Nothing of such a message was taken in."""
+    pair = Pair("a", "b")
+    a, b = pair.holders.values()
+    assert pair.do(a, a.ask(1, {AI: 2}, 0.1), 0.1) == [Start(1)]
+    under_way = a.ask(2, {AI: 1}, 0.2)
+    pair.do(b, b.configure(ClusterLimits(2, buckets={"ai": 3}), 0.2), 0.2)
+    a.configure(ClusterLimits(2, buckets={"ai": 1}), 0.3)
+    a.ask(3, {AI: 3}, 0.3)
+    (refused,) = [each for each in pair.do(a, under_way, 0.4) if isinstance(each, Refuse)]
+    assert "revision 2" in refused.reason
+    assert 3 in pair.coordinator.lives[a.life].entries
+
+
+def test_what_a_process_may_have_started_counts_after_its_end() -> None:
+    """It was granted the one start of a period, and was killed before it said anything of it."""
+    limits = ClusterLimits(1, rates={"web": ToolRate(1, 10.0)})
+    pair = Pair("a", "b", limits=limits)
+    a, b = pair.holders.values()
+    (sent,) = a.ask(1, {"rate:web": 1}, 1.0)
+    outcome = pair.coordinator.hear(sent.message, 1.0)  # type: ignore[union-attr]
+    assert isinstance(outcome.answer, Reply)
+    assert outcome.answer.state.grants == {1: 0}
+    assert pair.do(b, b.ask(1, {"rate:web": 1}, 1.1), 1.1) == []
+    for number, now in enumerate((1.2, 1.6, 11.0, 11.7)):
+        look = Sync(b.life, b.op + 1 + number, looks=True)
+        outcome = pair.coordinator.hear(look, now, frozenset({b.life}))
+        assert isinstance(outcome.answer, Reply)
+        assert bool(outcome.answer.state.grants) is (now == 11.7), now
+    assert a.life not in pair.coordinator.lives
+
+
+def test_a_pause_holds_in_all_processes() -> None:
+    pair = Pair("a", "b")
+    a, b = pair.holders.values()
+    pair.do(a, a.pause(AI, 1.0, 0.1), 0.1)
+    assert pair.do(b, b.ask(1, {AI: 1}, 0.2), 0.2) == []
+    assert b.signs.paused
+    assert pair.do(b, b.tick(1.2), 1.2) == [Start(1)]
