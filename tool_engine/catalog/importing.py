@@ -14,7 +14,6 @@ from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
-from tool_engine.catalog.definition.audience import HINTS
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import ConfigurationError, DefinitionError
 from tool_engine.interfaces import CatalogSource, ListedTool, ToolExecutor
@@ -23,7 +22,7 @@ from tool_engine.model.checks.unawaited import is_async
 from tool_engine.model.json.plain import copy_json
 from tool_engine.model.json.references import Steps, copy_schemas, split_pointer, write_pointer
 from tool_engine.model.json.returned_value import safe_repr
-from tool_engine.model.tool import Tool
+from tool_engine.model.tool import HINTS, Tool
 
 _Moves = dict[tuple[str, ...], tuple[str, ...]]
 """Where schemas stood -> where they stand."""

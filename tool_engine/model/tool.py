@@ -35,6 +35,8 @@ SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 MODEL: Final = "model"
 CODE: Final = "code"
 EVERYONE: Final = (MODEL, CODE)
+HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+"""The annotations of MCP that are true or false."""
 """The audience of a tool that does not say one."""
 
 

@@ -20,7 +20,7 @@ from tool_engine.model.json.secret_schema import mark_secrets
 from tool_engine.model.json.unpacking import making_old_values, without_collection
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.reply import ReplyFinding
-from tool_engine.model.tool import Tool
+from tool_engine.model.tool import HINTS, Tool
 from tool_engine.protocols.model_protocol import DefinitionWriter
 from tool_engine.protocols.registry import get_protocol
 from tool_engine.protocols.schemas.fitting import copy_plain
@@ -32,6 +32,7 @@ _MOST_KEPT: Final = 4
 _AT_ONCE: Final = 1000
 """The tools whose definitions are packed in one step, of a few milliseconds."""
 
+_ANNOTATIONS: Final = (*HINTS, "title")
 FORMATS: Final = ("openai", "openai_responses", "anthropic", "gemini", "mcp")
 """The names of all formats of definitions that a request carries."""
 
@@ -196,6 +197,14 @@ class MCPDefinitions(DefinitionWriter):
                     tool_name=tool.name,
                     message=f"parameters.{each.name}.default: a secret is not told; it holds where "
                     "the tool runs",
+                )
+        for key in tool.annotations or ():
+            if key not in _ANNOTATIONS:
+                yield ReplyFinding(
+                    error_type="dropped",
+                    tool_name=tool.name,
+                    message=f"annotations.{key}: is no key of MCP, and clients may leave it out"
+                    f"{suggest_near(key, _ANNOTATIONS)}",
                 )
 
 

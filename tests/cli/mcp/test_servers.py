@@ -52,6 +52,9 @@ SEARCH: dict[str, Any] = {
 }
 
 
+WAITS = "to start; Ctrl-C gives up"
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -65,7 +68,9 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Run:
     def call(*words: str) -> Ended:
         code = run(list(words))
         told = capsys.readouterr()
-        return code, told.out, told.err
+        # On a busy machine a server takes as long to start as people are told of.
+        said = [each for each in told.err.splitlines(keepends=True) if WAITS not in each]
+        return code, told.out, "".join(said)
 
     return call
 
@@ -185,6 +190,11 @@ def test_import_says_what_is_lost(place: Path, cli: Run) -> None:
         err
         == "search: #/properties/a/format: format 'zzz' is not enforced here, and was left out\n"
     )
+    config = name_servers(place, web=give_tools(place, {**SEARCH, "description": "x" * 5_000}))
+    code, out, err = cli("--mcp-config", config, "mcp", "import", "web")
+    assert (code, yaml.safe_load(out)["description"]) == (1, "x" * 4_000)
+    said = "its description has 5,000 characters; what is behind the first 4,000 was left out"
+    assert err == f"search: {said}\n"
 
 
 def test_diff_shows_what_was_said_and_is_said_now(place: Path, cli: Run) -> None:

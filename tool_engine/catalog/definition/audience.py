@@ -8,8 +8,6 @@ from typing import Any, Final
 from tool_engine.catalog.definition.fault import Fault
 from tool_engine.model.tool import EVERYONE, MODEL
 
-HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-"""The annotations of MCP that are true or false."""
 _COMMAND: Final = "command"
 _COPIED: Final = ("title", "vcp_command", "annotations")
 

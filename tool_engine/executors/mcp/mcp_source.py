@@ -275,8 +275,8 @@ def make_listed(listed: Mapping[str, Any], settings: MCPServerSettings) -> Liste
         notes.append("what cannot be seen in its description was left out")
     if len(text) > LONGEST_DESCRIPTION:
         notes.append(
-            f"its description has {len(text):,} characters, of which the first "
-            f"{LONGEST_DESCRIPTION:,} are told"
+            f"its description has {len(text):,} characters; what is behind the first "
+            f"{LONGEST_DESCRIPTION:,} was left out"
         )
         text = text[:LONGEST_DESCRIPTION]
     entry["description"] = text
