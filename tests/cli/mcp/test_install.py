@@ -101,7 +101,7 @@ def test_one_that_starts_its_servers(install: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("curser",), "knows no client 'curser'; did you mean 'cursor'?"),
+        (("curser",), "without one prints what most others read; did you mean 'cursor'?"),
         (("emacs",), "there are: claude-code, claude-desktop, codex, cursor"),
         (("zed", "cursor"), "takes one client, or none"),
     ],

@@ -78,6 +78,7 @@ LISTS: dict[str, Callable[[Message], Message]] = {
     "same cursor": lambda asked: {"tools": [tool("a")], "nextCursor": "1"},
     "empty page": lambda asked: {"tools": [], "nextCursor": str(time.time())},
     "no list": lambda asked: {"tools": 3},
+    "odd revision": lambda asked: {"tools": []},
     "odd cursor": lambda asked: {"tools": [tool("a")], "nextCursor": 3},
     "odd tools": lambda asked: {
         "tools": [
@@ -91,6 +92,7 @@ LISTS: dict[str, Callable[[Message], Message]] = {
             tool("bomb", **with_property({"anyOf": [{"const": n} for n in range(100_000)]})),
             tool("deep", inputSchema=nest_schema(60)),
             tool("far", **with_property({"$ref": f"{sys.argv[2]}/schema.json"})),
+            tool("odd output", outputSchema={"$ref": "x"}),
             tool("slow", **with_property({"type": "string", "pattern": "^(a+)+$"})),
             tool("long", description="\x1b[2J\u202eevil" + "d" * MIB),
             tool("n" * 5000),
@@ -199,6 +201,9 @@ CALLS: dict[str, Callable[[Message], None]] = {
     "both": answer_both,
     "big_error": lambda asked: write(answer(asked, text("e" * 20 * MIB, isError=True))),
     "huge_error": lambda asked: write(answer(asked, text("e" * 50 * MIB, isError=True))),
+    "many_parts": lambda asked: write(
+        answer(asked, {"content": [{"type": "text", "text": "x"}] * 30_000})
+    ),
     "big_answer": lambda asked: write(answer(asked, text("a" * 20 * MIB))),
     "deep_answer": lambda asked: write(
         f'{{"jsonrpc": "2.0", "id": {asked["id"]}, "result": {{"content": [], '
@@ -231,7 +236,8 @@ def main() -> None:
         asked = json.loads(line)
         match asked.get("method"):
             case "initialize":
-                result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+                revision = "9999-01-01\x1b" if sys.argv[1] == "odd revision" else "2025-11-25"
+                result = {"protocolVersion": revision, "capabilities": {"tools": {}}}
                 write(answer(asked, result | {"serverInfo": {"name": "x", "version": "1"}}))
             case "tools/list":
                 if chosen is not None:

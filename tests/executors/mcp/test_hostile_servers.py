@@ -76,6 +76,7 @@ def faults_of(engine: ToolEngine) -> str:
         ("same cursor", "its list of tools does not end"),
         ("empty page", "its list of tools does not end"),
         ("no list", "its list of tools is none: tools should be a valid list"),
+        ("odd revision", r"it speaks the revision '9999-01-01\x1b', which is none of 2024-11-05"),
         ("odd cursor", "its list of tools is none: nextCursor should be a valid string"),
         (
             "never",
@@ -102,9 +103,10 @@ async def test_odd_tools_do_not_hide_the_others(engine: ToolEngine) -> None:
     faults = faults_of(engine)
 
     assert {"good", shorten_name("../../x"), "long", "slow"} < set(tools)
-    assert not {"bomb", "deep", "far", "twice", "no schema", ""} & set(tools)
+    assert not {"bomb", "deep", "far", "twice", "no schema", "odd output", ""} & set(tools)
     for words in (
         "it is no tool: inputSchema is missing",
+        "it is no tool: outputSchema.type is missing",
         "gives the tool 'twice' twice",
         "'bomb' of the source 'mcp:evil' is left out",
         "nested more than 50 levels deep",
@@ -179,7 +181,7 @@ async def test_changes_without_end_are_read_now_and_then(engine: ToolEngine) -> 
     assert int(result.output["content"][0]["text"]) <= most
 
 
-@pytest.mark.parametrize("name", ["flood_progress", "big_error", "flood_errors"])
+@pytest.mark.parametrize("name", ["flood_progress", "big_error", "flood_errors", "many_parts"])
 async def test_much_does_not_hold_the_loop(engine: ToolEngine, name: str) -> None:
     """Other calls go on while a server sends much."""
     await engine.add_source(make_source("calls", "10000"))

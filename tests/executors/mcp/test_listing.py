@@ -201,6 +201,27 @@ async def test_descriptions_are_plain_and_short(engine: ToolEngine) -> None:
     assert any("cannot be seen in its description was left out" in each for each in buy.findings)
 
 
+async def test_no_words_of_a_schema_are_hidden(engine: ToolEngine) -> None:
+    """At any depth, and in the title; values are sent back, and stay as they are."""
+    text = "Buy\u202e\u200b now\x1b[2J\n\U000e0041"
+    words = {"title": text, "description": text}
+    inner = {"type": "object", "properties": {"description": {"type": "string", **words}}, **words}
+    parts = {
+        "a": {"anyOf": [{"type": "string", "enum": ["a", text], **words}, {"type": "null"}]},
+        "b": {"type": "array", "items": inner, **words},
+        "c": {"type": "object", "additionalProperties": {"$ref": "#/$defs/inner"}},
+    }
+    schema = {"type": "object", "properties": parts, "$defs": {"inner": inner}, **words}
+    await add(engine, Shop(tool("buy", title=text, schema=schema, output_schema=schema)))
+    (described,) = engine.tool_definitions("mcp", ["buy"])
+    assert described["title"] == "Buy now[2J"
+    said = repr(described)
+    assert said.count(repr(text)) == 2  # the values
+    assert not any(mark in said.replace(repr(text), "") for mark in ("u202e", "x1b", "U000e0041"))
+    findings = engine.get_or_raise("buy").findings
+    assert "cannot be seen in its title, parameters, output was left out" in str(findings)
+
+
 @pytest.mark.parametrize("settings", [{}, {"command": ["x"], "url": "http://127.0.0.1:1/"}])
 def test_a_server_is_reached_in_one_way(settings: dict[str, Any]) -> None:
     """Neither none nor two."""

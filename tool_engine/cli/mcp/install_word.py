@@ -56,8 +56,8 @@ def print_entry(settings: Settings, options: ServeOptions, words: Sequence[str])
         raise CommandError("`mcp install` takes one client, or none for the common form")
     if words and words[0] not in CLIENTS:
         raise CommandError(
-            f"`mcp install` knows no client {words[0]!r}{suggest_name(words[0], CLIENTS)}; "
-            "without one it prints what most others read"
+            f"`mcp install` knows no client {words[0]!r}, and without one prints what most others "
+            f"read{suggest_name(words[0], CLIENTS)}"
         )
     client = CLIENTS[words[0]] if words else _COMMON
     if options.http is not None and client.url is None:

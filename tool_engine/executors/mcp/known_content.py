@@ -38,7 +38,12 @@ _BESIDE: Final = frozenset(("annotations", "_meta", "icons"))
 async def keep_known(result: dict[str, Any]) -> None:
     """Leave out of a result of `tools/call` what is no content, and say so in its last part."""
     blocks = result.get("content")
-    if not isinstance(blocks, list) or all(map(_is_plain_text, blocks)):
+    if not isinstance(blocks, list):
+        return
+    if len(blocks) <= _PARTS:
+        if all(map(_is_plain_text, blocks)):
+            return
+    elif await _are_plain(blocks):
         return
     kept: list[Any] = []
     left_out: list[str] = []
@@ -54,6 +59,37 @@ async def keep_known(result: dict[str, Any]) -> None:
     if left_out:
         kept.append({"type": "text", "text": _describe_left_out(left_out)})
     result["content"] = kept
+
+
+async def _are_plain(blocks: list[Any]) -> bool:
+    for first in range(0, len(blocks), _PARTS):
+        if not all(map(_is_plain_text, blocks[first : first + _PARTS])):
+            return False
+        await asyncio.sleep(0)
+    return True
+
+
+class _Parts(list[Any]):
+    """The many parts of a result, in a list without any.
+
+    The SDK checks each part of a result in one turn of the loop.
+    """
+
+    whole: list[Any]
+
+
+def put_away(result: dict[str, Any]) -> None:
+    """Hide the parts of a result from the SDK, where they are many; they have been looked at."""
+    blocks = result["content"]
+    if isinstance(blocks, list) and len(blocks) > _PARTS:
+        result["content"] = parts = _Parts()
+        parts.whole = blocks
+
+
+def take_out(result: dict[str, Any]) -> None:
+    """Show the parts that were put away."""
+    if isinstance(parts := result.get("content"), _Parts):
+        result["content"] = parts.whole
 
 
 def _is_plain_text(block: Any) -> bool:

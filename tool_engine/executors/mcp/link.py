@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, Final, Self
 
 from mcp_types import JSONRPCResponse, Tool
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tool_engine.executors.mcp.invalid import describe_invalid
-from tool_engine.executors.mcp.known_content import keep_known
+from tool_engine.executors.mcp.known_content import keep_known, put_away
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.model.trace import trace_headers
 
@@ -33,6 +33,8 @@ class Link:
         """What is wrong with single tools of the list, by name."""
         self.listed: list[str] = []
         """The names of the last page of the list, as far as they are tools."""
+        self.models: tuple[type[BaseModel], ...] = (Tool,)
+        """What each tool has to be: one that is none would have the SDK refuse the whole list."""
         self.stdio: StdioTransport | None = None
 
     def end(self) -> None:
@@ -138,6 +140,7 @@ class _WatchedReads:
                 message.result["tools"] = await self._keep_tools(message.result["tools"])
             elif "content" in message.result:
                 await keep_known(message.result)
+                put_away(message.result)
         return item
 
     async def receive(self) -> Any:
@@ -160,7 +163,8 @@ class _WatchedReads:
             if number % TOOLS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             try:
-                Tool.model_validate(each, by_name=False)
+                for model in self._link.models:
+                    model.model_validate(each, by_name=False)
             except ValidationError as error:
                 name = each.get("name") if isinstance(each, dict) else None
                 self._link.faults[str(name)] = f"it is no tool: {describe_invalid(error)}"

@@ -14,14 +14,13 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.executors.mcp.connection import Connection
 from tool_engine.executors.mcp.faults import NoListError
 from tool_engine.executors.mcp.mcp_executor import MCPExecutor
+from tool_engine.executors.mcp.seen_texts import clean_texts
 from tool_engine.executors.mcp.server_settings import OF_TOOLS, MCPServerSettings
 from tool_engine.interfaces.catalog_source import CODE_PLACE, CatalogSource, ListedTool
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.copying import refuse_copying
-from tool_engine.visible import escape_hidden, without_unseen
+from tool_engine.visible import escape_hidden
 
-LONGEST_DESCRIPTION: Final = 4_000
-"""Characters of a tool's description that are taken."""
 LONGEST_PREFIX: Final = 32
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _SAYING: Final = frozenset(
@@ -252,7 +251,6 @@ def make_listed(listed: Mapping[str, Any], settings: MCPServerSettings) -> Liste
     """
     own_name = listed["name"]
     entry = {key: value for key, value in listed.items() if key not in ("_meta", "icons")}
-    notes: list[str] = []
     definition: dict[str, Any] = {
         "name": shorten_name(own_name, settings.prefix),
         "effect": "write",
@@ -268,18 +266,7 @@ def make_listed(listed: Mapping[str, Any], settings: MCPServerSettings) -> Liste
     if isinstance(schema, dict) and not _SAYING.intersection(schema):
         # It names no argument at all, which says that it takes any.
         entry["inputSchema"] = {**schema, "additionalProperties": True}
-    said = str(entry.get("description") or "")
-    text = without_unseen(said)
-    # The selector of an emoji's form is no more than that.
-    if text != said and escape_hidden(said, keeps_lines=True) != said:
-        notes.append("what cannot be seen in its description was left out")
-    if len(text) > LONGEST_DESCRIPTION:
-        notes.append(
-            f"its description has {len(text):,} characters; what is behind the first "
-            f"{LONGEST_DESCRIPTION:,} was left out"
-        )
-        text = text[:LONGEST_DESCRIPTION]
-    entry["description"] = text
+    notes = clean_texts(entry)
     definition |= settings.definition
     for pattern, fields in settings.tools.items():
         if fnmatchcase(own_name, pattern):

@@ -34,6 +34,7 @@ from mcp_types import (
     PaginatedRequestParams,
     ToolListChangedNotification,
 )
+from mcp_types.methods import SERVER_RESULTS
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
@@ -59,15 +60,18 @@ from tool_engine.executors.mcp.http import (
 )
 from tool_engine.executors.mcp.in_memory import call_directly
 from tool_engine.executors.mcp.invalid import NO_MESSAGE, describe_invalid
+from tool_engine.executors.mcp.known_content import take_out
 from tool_engine.executors.mcp.link import TOOLS_AT_ONCE, Link, WatchedTransport
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.model.json.plain import copy_json
 from tool_engine.redaction import words_of
+from tool_engine.visible import escape_hidden
 
 MOST_TOOLS: Final = 20_000
 MOST_PAGES: Final = 1_000
 _NAME: Final = "tool-engine"
 _VERSION: Final = version(_NAME)
+_LONGEST_REVISION: Final = 40
 _MOST_ROUNDS: Final = 10
 """How often a server may ask for input in one call."""
 _FEW: Final = 64
@@ -93,6 +97,7 @@ _WHOLE: Final = (None, "complete")
 _SESSION_OVER: Final = "Session terminated"
 _CLOSED: Final = "Connection closed"
 _UNPARSED: Final = "Failed to parse"
+_UNKNOWN_REVISION: Final = "Unsupported protocol version from the server: "
 _TOO_LARGE: Final = "SSE stream failed: Server-sent event exceeded"
 _ENDED: Final = (_CLOSED, "SSE stream")
 """How its messages begin about answers that do not come any more."""
@@ -212,6 +217,7 @@ class Peer:
                     await self.list_tools()
                     continue
                 raise self._read_error(error) from None
+            take_out(result)
             kind = result.get("resultType")
             if kind != "input_required":
                 if kind not in _WHOLE and self.is_modern:
@@ -373,6 +379,7 @@ async def open_peer(
         except Exception as error:  # noqa: BLE001 - what a server brings about is its own fault
             part = getattr(find_first(error), "part", ())
             raise BadServerError(link.fault or _describe_error(error), part) from None
+        link.models = (*link.models, _find_model(client.protocol_version))
         yield Peer(client, link)
 
 
@@ -444,6 +451,12 @@ def _check_parts(parts: Iterable[Any], found: list[Any]) -> None:
             )
 
 
+def _find_model(revision: str) -> Any:
+    """Return what a tool of a list has to be in a revision."""
+    result: Any = SERVER_RESULTS["tools/list", revision]
+    return result.model_fields["tools"].annotation.__args__[0]
+
+
 def _mode_of(revision: str | None) -> str:
     """Return the SDK's word for a revision.
 
@@ -486,6 +499,10 @@ def _describe_error(error: BaseException) -> str:
     error = find_first(error)
     if isinstance(error, MCPError):
         return _describe_refusal(error)
+    if str(error).startswith(_UNKNOWN_REVISION):
+        said = escape_hidden(str(error)[len(_UNKNOWN_REVISION) :][:_LONGEST_REVISION])
+        known = ", ".join((*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS))
+        return f"it speaks the revision '{said}', which is none of {known}"
     if isinstance(error, ValidationError):
         return f"its answer is none: {describe_invalid(error)}"
     if (words := word_failure(error)) is not None:
