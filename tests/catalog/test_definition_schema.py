@@ -18,7 +18,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.effort import share_of
-from tool_engine.catalog.definition.audience import HINTS
 from tool_engine.catalog.definition.starter import KINDS, make_starter
 from tool_engine.catalog.definition.structure import (
     RULES_BY_TYPE,
@@ -33,7 +32,7 @@ from tool_engine.model.parameter import PARAMETER_TYPES, ToolParameter
 from tool_engine.model.permission import ExecutionPolicy, ResultPolicy
 from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import SHORT_KEYS
-from tool_engine.model.tool import EVERYONE, RetryPolicy, Tool, ToolCategory
+from tool_engine.model.tool import EVERYONE, HINTS, RetryPolicy, Tool, ToolCategory
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = definition_schema()
