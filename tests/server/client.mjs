@@ -45,12 +45,11 @@ const streamed = await readAll(await call("count", { most: 3 }, { accept: "text/
 // A call that is given up.
 const given = new AbortController();
 const endless = await call("endless", {}, { accept: "text/event-stream" }, given.signal);
-let left;
 try {
   for await (const event of readEvents(endless))
     if (event.event === "execution_progress") given.abort();
 } catch (error) {
-  left = error.name;
+  if (error.name !== "AbortError") throw error;
 }
 let records = [];
 while (records.length === 0)
@@ -59,6 +58,15 @@ while (records.length === 0)
 // A call that goes on without its client.
 const accepted = await call("count", { most: 2 }, { prefer: "respond-async" });
 const task = await (await ask(`${accepted.headers.get("location")}?wait=20`)).json();
+
+const begun = (await call("endless", {}, { prefer: "respond-async" })).headers.get("location");
+const ended = await (await ask(`${begun}?reason=enough`, {}, { method: "DELETE" })).json();
+const cancelled = await (await ask(`${begun}?wait=20`)).json();
+
+// A request that is sent again.
+const twice = [];
+for (const key of ["four", "four"])
+  twice.push((await (await call("add", { a: 2, b: 2 }, { "idempotency-key": key })).json()).metadata.call_id);
 
 // A reader that comes back.
 const listening = await ask("/v1/events?types=execution_completed&tool_name=add");
@@ -77,10 +85,12 @@ console.log(
     streamed: streamed.map((event) => event.event),
     progress: streamed.filter((event) => event.event === "execution_progress").map((event) => event.data.data),
     counted: streamed.at(-1).data.output,
-    left,
     records: records.map((record) => record.error_type),
     accepted: accepted.status,
     task: [task.status, task.result.output],
+    ended: ended.is_cancelled,
+    cancelled: [cancelled.status, cancelled.message],
+    twice,
     heard,
   }),
 );

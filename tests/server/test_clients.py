@@ -1,6 +1,6 @@
-"""What does a client get that is written in another language?
+"""What does a client get that is another program, with nothing but what its language has?
 
-It is a program of Node, with nothing but its `fetch`; without Node the test is skipped.
+One is of Node, with its `fetch`: without Node it is skipped.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,18 @@ from tool_engine import ToolEngine, ToolExecutionContext
 
 DEADLINE = 60.0
 HERE = Path(__file__).parent
-PROGRAM = str(NODE) if NODE.exists() else shutil.which("node")
+PROGRAMS = {
+    "client.mjs": str(NODE) if NODE.exists() else shutil.which("node"),
+    "client.py": sys.executable,
+}
 
 
-@pytest.mark.skipif(PROGRAM is None, reason="there is no Node here: install it, or run `make node`")
-async def test_a_client_in_javascript(service: Service, engine: ToolEngine) -> None:
-    """It calls, follows and gives up calls, leaves work behind, and misses no event."""
-    assert PROGRAM is not None
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_a_client(service: Service, engine: ToolEngine, name: str) -> None:
+    """It calls, follows and ends calls, leaves work behind, and misses no event."""
+    program = PROGRAMS[name]
+    if program is None:
+        pytest.skip("there is no Node here: install it, or run `make node`")
 
     @engine.tool(effect="read")
     async def count(context: ToolExecutionContext, most: int) -> str:
@@ -40,7 +46,7 @@ async def test_a_client_in_javascript(service: Service, engine: ToolEngine) -> N
 
     async with asyncio.timeout(DEADLINE):
         process = await asyncio.create_subprocess_exec(
-            *(PROGRAM, str(HERE / "client.mjs"), service.url, "token-of-ann"),
+            *(program, str(HERE / name), service.url, "token-of-ann"),
             stdout=asyncio.subprocess.PIPE,
         )
         try:
@@ -60,6 +66,9 @@ async def test_a_client_in_javascript(service: Service, engine: ToolEngine) -> N
     assert found["streamed"] == ["execution_started", *["execution_progress"] * 3, "result"]
     assert [each["done"] for each in found["progress"]] == [1, 2, 3]
     assert found["counted"] == {"result": "counted"}
-    assert (found["left"], found["records"]) == ("AbortError", ["cancelled"])
+    assert found["records"] == ["cancelled"]
     assert (found["accepted"], found["task"]) == (202, ["succeeded", {"result": "counted"}])
+    assert found["ended"] is True
+    assert found["cancelled"] == ["cancelled", "the task was cancelled: enough"]
+    assert found["twice"][0] == found["twice"][1]
     assert found["heard"] == [{"result": number} for number in (2, 3, 4, 5)]

@@ -27,7 +27,8 @@ _PATIENCE: Final = 1.0
 _LAST_PATIENCE: Final = 5.0
 """Seconds that a server may still take after a second signal, to write how its tasks ended."""
 _SECOND: Final = 2
-_hurries: Final[list[Callable[[], object]]] = []
+_heard_by: Final[list[tuple[Callable[[], object], ...]]] = []
+"""What hears the first signal, and what the second one."""
 _SIGNALLED: Final = EXIT_INTERRUPTED - signal.SIGINT
 """Added by shells to a signal's number in the exit code of the process."""
 
@@ -82,13 +83,20 @@ async def serve_while_open(
     made: AbstractAsyncContextManager[ToolEngine],
     serve: Callable[[ToolEngine], Awaitable[object]],
 ) -> None:
-    """Serve an engine while it is open; a second signal leaves its calls no more time."""
+    """Serve an engine while it is open; a second signal leaves its calls no more time.
+
+    From the first one on it begins no task: that might be cut off in the middle of its work.
+    """
     import asyncio
 
     from msgspec.structs import replace
 
     task: Any = asyncio.current_task()
     served: list[ToolEngine] = []
+
+    def rest() -> None:
+        if served:
+            served[0].tasks.rest()
 
     def hurry() -> None:
         if served:
@@ -101,7 +109,7 @@ async def serve_while_open(
             task.cancel()
 
     is_serving = True
-    with _hurried_by(hurry):
+    with _hearing(rest, hurry):
         async with made as engine:
             served.append(engine)
             try:
@@ -112,16 +120,23 @@ async def serve_while_open(
 
 
 @contextlib.contextmanager
-def _hurried_by(hurry: Callable[[], object]) -> Iterator[None]:
-    """Have a second signal call `hurry`, which ends what the first one lets end; a third cuts off.
+def _hearing(rest: Callable[[], object], hurry: Callable[[], object]) -> Iterator[None]:
+    """Have a signal call `rest`, and a second one `hurry`, which ends what the first lets end.
 
-    What must be written, such as how tasks have ended, has some seconds for that.
+    A third one cuts off. What must be written, such as how tasks have ended, has some seconds.
     """
-    _hurries.append(hurry)
+    _heard_by.append((rest, hurry))
     try:
         yield
     finally:
-        _hurries.remove(hurry)
+        _heard_by.remove((rest, hurry))
+
+
+def _pass_on(count: int) -> bool:
+    """Let what hears signals know of the first or second one; True: that is enough for now."""
+    for each in _heard_by if count <= _SECOND else ():
+        each[count - 1]()
+    return count == _SECOND and bool(_heard_by)
 
 
 def hurry_after_signal(loop: asyncio.AbstractEventLoop, again: Callable[[], object]) -> None:
@@ -151,9 +166,7 @@ async def _run_interruptible(command: Coroutine[Any, Any, int]) -> int:
 
     def interrupt(number: signal.Signals) -> None:
         came.append(number)
-        if len(came) == _SECOND and _hurries:
-            for hurry in _hurries:
-                hurry()
+        if _pass_on(len(came)):
             loop.call_later(_LAST_PATIENCE, interrupt, number)
             return
         if len(came) > 1:

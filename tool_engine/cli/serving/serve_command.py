@@ -217,11 +217,6 @@ async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
         sys.stderr.write(f"serving {count} tools at {url}\n")
         announce_studio(app, url)
 
-    def begin_end() -> None:
-        app.end()
-        # What would begin now might be cut off in the middle of its work.
-        engine.tasks.rest()
-
     app = await asyncio.to_thread(make_app)
     engine.subscribe(_write_waiting, ToolEngineEventType.APPROVAL_REQUESTED)
     engine.tasks.serve()
@@ -233,7 +228,7 @@ async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
         announce,
         options.root_path,
         grace=options.grace,
-        on_end=begin_end,
+        on_end=app.end,
     )
 
 
