@@ -109,7 +109,7 @@ async def serve_while_open(
             task.cancel()
 
     is_serving = True
-    with _hearing(rest, hurry):
+    with _hear_signals(rest, hurry):
         async with made as engine:
             served.append(engine)
             try:
@@ -120,7 +120,7 @@ async def serve_while_open(
 
 
 @contextlib.contextmanager
-def _hearing(rest: Callable[[], object], hurry: Callable[[], object]) -> Iterator[None]:
+def _hear_signals(rest: Callable[[], object], hurry: Callable[[], object]) -> Iterator[None]:
     """Have a signal call `rest`, and a second one `hurry`, which ends what the first lets end.
 
     A third one cuts off. What must be written, such as how tasks have ended, has some seconds.
@@ -132,7 +132,7 @@ def _hearing(rest: Callable[[], object], hurry: Callable[[], object]) -> Iterato
         _heard_by.remove((rest, hurry))
 
 
-def _pass_on(count: int) -> bool:
+def _hand_signal(count: int) -> bool:
     """Let what hears signals know of the first or second one; True: that is enough for now."""
     for each in _heard_by if count <= _SECOND else ():
         each[count - 1]()
@@ -166,7 +166,7 @@ async def _run_interruptible(command: Coroutine[Any, Any, int]) -> int:
 
     def interrupt(number: signal.Signals) -> None:
         came.append(number)
-        if _pass_on(len(came)):
+        if _hand_signal(len(came)):
             loop.call_later(_LAST_PATIENCE, interrupt, number)
             return
         if len(came) > 1:
