@@ -20,12 +20,17 @@ def test_a_few_of_each_tool() -> None:
 
 
 def test_those_who_ask_for_consent_are_bounded() -> None:
-    """A thousand questions are enough: no more tasks are taken until one is answered."""
+    """A thousand questions are enough: no more tasks of that tool are taken, and others are."""
     places = Places()
-    places.note_asking(1_000)
-    assert places.share == 0
-    places.note_asking(-1)
-    assert places.share > 0
+    places.note_asking("pay", 1_000)
+    assert not places.has_room("pay")
+    assert places.has_room("report")
+    assert (places.full, places.share) == ({"pay"}, 4)
+    places.join_line("pay")
+    places.leave_line("pay")
+    assert places.full == {"pay"}
+    places.note_asking("pay", -1)
+    assert places.has_room("pay")
 
 
 def test_estimate(monkeypatch: pytest.MonkeyPatch) -> None:

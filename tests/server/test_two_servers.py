@@ -19,7 +19,7 @@ from tool_engine.server import create_app
 
 BOUND = 240.0
 LATER = {"prefer": "respond-async"}
-CALLS = "/v1/tools/work/calls"
+CALLS = "/v1/tools/count/calls"
 
 
 class Work:
@@ -60,7 +60,7 @@ async def pair(tmp_path: Path, postgres_server: PostgresServer) -> AsyncIterator
         max_concurrent=8, cluster=ClusterConfig(url=url, bucket_limits={"custom": 2})
     )
     number = {"name": "number", "type": "integer", "description": "Which", "required": True}
-    tool = {"name": "work", "description": "Works", "parameters": [number], "effect": "read"}
+    tool = {"name": "count", "description": "Counts", "parameters": [number], "effect": "read"}
     work, clients = Work(), []
     async with asyncio.timeout(BOUND), AsyncExitStack() as stack:
         for _ in range(2):

@@ -12,7 +12,7 @@ MOST: Final = 64
 EACH: Final = 4
 """The most of one tool."""
 _ASKING: Final = 1_000
-"""The most tasks that wait for consent at once."""
+"""The most tasks of one tool that wait for consent at once: others need none of the answers."""
 _LOOKED_AT: Final = 64
 """Tasks whose beginnings say how soon the next ones will come."""
 
@@ -23,22 +23,23 @@ class Places:
     __slots__ = ("_asking", "_begun", "_full", "_in_all", "_of_tools")
 
     def __init__(self) -> None:
-        self._in_all = self._asking = 0
+        self._in_all = 0
+        self._asking: dict[str, int] = {}
         self._of_tools: dict[str, int] = {}
         self._full: set[str] = set()
         self._begun: deque[float] = deque(maxlen=_LOOKED_AT)
 
     def __repr__(self) -> str:
-        return f"<Places {self._in_all} in line, {self._asking} asking>"
+        return f"<Places {self._in_all} in line, {sum(self._asking.values())} asking>"
 
     @property
     def room(self) -> int:
         """How many tasks more may come into the line, of as many tools."""
-        return 0 if self._asking >= _ASKING else MOST - self._in_all
+        return MOST - self._in_all
 
     def has_room(self, tool_name: str) -> bool:
         """Return True if a task of a tool may come into the line."""
-        return self._in_all < MOST and self._asking < _ASKING and tool_name not in self._full
+        return self._in_all < MOST and tool_name not in self._full
 
     @property
     def full(self) -> AbstractSet[str]:
@@ -63,12 +64,21 @@ class Places:
         self._in_all -= 1
         if count:
             self._of_tools[tool_name] = count
-        if count < EACH:
-            self._full.discard(tool_name)
+        self._look_for_room(tool_name)
 
-    def note_asking(self, change: int) -> None:
+    def note_asking(self, tool_name: str, change: int) -> None:
         """Note that a task waits for consent, or does so no more."""
-        self._asking += change
+        self._asking[tool_name] = self._asking.get(tool_name, 0) + change
+        self._look_for_room(tool_name)
+        if not self._asking[tool_name]:
+            del self._asking[tool_name]
+
+    def _look_for_room(self, tool_name: str) -> None:
+        asking, in_line = self._asking.get(tool_name, 0), self._of_tools.get(tool_name, 0)
+        if in_line >= EACH or asking >= _ASKING:
+            self._full.add(tool_name)
+        else:
+            self._full.discard(tool_name)
 
     def note_begun(self) -> None:
         """Note that a task has its slot."""

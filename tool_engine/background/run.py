@@ -259,7 +259,7 @@ class TaskRun(msgspec.Struct, eq=False):
         self.is_unwritten = True
         status = INPUT_REQUIRED if is_asking else QUEUED
         self.kept.state = replace(self.kept.state, status=status, call_id=call.call_id)
-        self._home.places.note_asking(1 if is_asking else -1)
+        self._home.places.note_asking(self.kept.state.tool_name, 1 if is_asking else -1)
         if is_asking:
             self.leave_line()
         else:
