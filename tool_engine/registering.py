@@ -201,19 +201,22 @@ class _Batch:
         # Read once: a tool's entry is made anew whenever it is read.
         name = tool.handler
         if handler is not None:
-            self._add_handler(tool, name, handler, source)
+            listed = given.get("parameters", []) if type(given) is dict else None
+            self._add_handler(tool, name, handler, source, listed)
         elif isinstance(given, Tool) and (problems := check(tool)):
             raise DefinitionError(*problems)
         self.tools[tool.name] = tool
         self.users.setdefault(name, []).append(tool.name)
         return tool
 
-    def _add_handler(self, tool: Tool, name: str, handler: Callable[..., Any], source: str) -> None:
+    def _add_handler(
+        self, tool: Tool, name: str, handler: Callable[..., Any], source: str, listed: Any
+    ) -> None:
         prepared = self._prepared.get(id(handler))
         if prepared is None:
             prepared = self._prepared[id(handler)] = PreparedHandler(handler, self._alike)
             self._alike.setdefault(signature_key(handler), prepared)
-        prepared.check(tool)
+        prepared.check(tool, listed)
         user = self._find_user(name, handler)
         if name in self.users and self.handlers.get(name) is not prepared:
             user = "another of these tools"

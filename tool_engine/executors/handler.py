@@ -110,22 +110,31 @@ class PreparedHandler:
         # A plain `execute` is part of the executor's contract; the Protocol shows the async form.
         self.executor: ToolExecutor = self.kind(handler, self.has_context)
 
-    def check(self, tool: Tool) -> None:
+    def check(self, tool: Tool, listed: Any = None) -> None:
         """Raise `ConfigurationError` unless it takes exactly what `tool` declares.
 
         Otherwise a misfit would show only when the tool is called.
+
+        Args:
+            tool: The tool.
+            listed: Its parameters as its definition has them, where they are at hand: to read them
+                back takes longer than the check.
         """
-        if self.signature is not None and not self._is_fit_for(tool):
+        if self.signature is not None and not self._is_fit_for(tool, listed):
             check_signature(self.signature, _name_of_handler(self._handler), tool)
 
-    def _is_fit_for(self, tool: Tool) -> bool:
+    def _is_fit_for(self, tool: Tool, listed: Any) -> bool:
         """Return True if it takes what `tool` declares; False says nothing."""
-        declared = {each.name: each.required or each.has_default for each in tool.parameters}
-        return (
-            tool.input_schema is None
-            and declared.keys() <= self.named
-            and all(declared.get(name) for name in self.needed)
-        )
+        declared: dict[Any, Any]
+        if listed.__class__ is list:
+            declared = {
+                each["name"]: each.get("required") is True or "default" in each for each in listed
+            }
+        elif tool.input_schema is None:
+            declared = {each.name: each.required or each.has_default for each in tool.parameters}
+        else:
+            return False
+        return declared.keys() <= self.named and all(declared.get(name) for name in self.needed)
 
 
 def signature_key(handler: Any) -> object:

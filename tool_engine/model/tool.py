@@ -330,9 +330,17 @@ def content_of(tool: Tool) -> bytes:
 
 def _leave_out_scope(tool: Tool, content: bytes) -> bytes:
     # No default says the same: the keys of its mappings are sorted.
-    said = b'"concurrency":' + msgspec.json.encode(tool.concurrency, order="deterministic")
+    said = (
+        _SAID
+        if tool.concurrency is _DEFAULTS["concurrency"]
+        else _write_concurrency(tool.concurrency)
+    )
     before, _, after = content.partition(said)
     return before + said.removesuffix(_SCOPE) + b"}" + after
+
+
+def _write_concurrency(concurrency: ToolConcurrency) -> bytes:
+    return b'"concurrency":' + msgspec.json.encode(concurrency, order="deterministic")
 
 
 def is_same(new: Tool, old: Tool) -> bool:
@@ -440,6 +448,7 @@ _LATER: Final = (
 _SCOPE: Final = b',"scope":"process"}'
 _OPTIONAL: Final = Tool.__struct_fields__[-len(Tool.__struct_defaults__) :]
 _DEFAULTS: Final = dict(zip(_OPTIONAL, Tool.__struct_defaults__, strict=True))
+_SAID: Final = _write_concurrency(_DEFAULTS["concurrency"])
 _UNSAID: Final = [
     b"," + msgspec.json.encode({name: _DEFAULTS[name] for name in names})[1:] for names in _LATER
 ]
