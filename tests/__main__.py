@@ -57,7 +57,7 @@ PARTS = {
     "protocols": 2,
     "integration": 1,
     "integrations": 1,
-    FLEET: 1,
+    FLEET: 2,
     OWN_RAY: 1,
     "server": 2,
     "browser": 1,
@@ -126,7 +126,7 @@ NOT_QUICK = (
 STARTS = re.compile(r"sys\.executable|os\.fork\(|tests\.warm|sqlite:///|postgres_server")
 """Words of a test that starts a process or uses a database."""
 ON_A_FLEET = re.compile(r"\bray_cluster: RayCluster|\"ray_cluster\"|tests\.fleet\.samples")
-"""Words of tests that need nodes of Ray: they are started once, in one process."""
+"""Words of tests that need nodes of Ray: they are started once for each part of these."""
 WITH_OWN_RAY = "needs_ray"
 """A word of tests that start a Ray of their own: beside those."""
 UNUSED = ("anyio", "sybil", "xdist", "xdist.looponfail")
