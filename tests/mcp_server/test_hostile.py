@@ -34,7 +34,7 @@ LISTENERS = 10_000 if IS_WHOLE else 300
 
 
 def request_of(method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": 7, "method": method, "params": {**params, "_meta": META}}
+    return {"jsonrpc": "2.0", "id": 7, "method": method, "params": {**params, "_meta": {**META}}}
 
 
 def headers_of(body: dict[str, Any], **more: str) -> dict[str, str]:
@@ -259,6 +259,27 @@ async def test_a_reload_between_list_and_call(engine: ToolEngine, connect: Conne
         result = await client.call_tool("add", {"a": 1, "b": 2})
 
     assert result.meta["tool-engine/error_type"] == "validation_error"
+
+
+ODD_TRACES: list[dict[str, Any]] = [
+    {"traceparent": 5, "tracestate": [1], "baggage": {"a": 1}},
+    {"traceparent": None, "baggage": ["a=b"]},
+    {"traceparent": "x" * 100_000, "tracestate": "y" * 100_000},
+    {"baggage": "a=b," * 100_000},
+]
+
+
+@pytest.mark.parametrize("trace", ODD_TRACES, ids=["types", "null", "long", "baggage"])
+async def test_a_trace_that_is_none(
+    engine: ToolEngine, trace: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It fails no call, and fills no log."""
+    body = request_of("tools/call", name="add", arguments={"a": 1, "b": 2})
+    body["params"]["_meta"] |= trace
+    async with posting(engine) as post:
+        _, answer = await post(body)
+    assert answer["result"]["content"][0]["text"] == "3"
+    assert len(caplog.text) < 2_000
 
 
 async def test_a_secret_stays_here(engine: ToolEngine, connect: Connect) -> None:

@@ -60,7 +60,7 @@ from tool_engine.mcp_server.sendable import send_readable
 from tool_engine.mcp_server.stdio import open_stdio
 from tool_engine.mcp_server.tasks.client_tasks import EXTENSION, TaskParams, TaskUpdateParams
 from tool_engine.mcp_server.tasks.task_notices import listen_with_tasks, read_task_ids
-from tool_engine.mcp_server.wrong_params import WrongParams
+from tool_engine.mcp_server.wrong_params import WrongParams, drop_wrong_trace
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.nearness import suggest_near
@@ -209,6 +209,7 @@ class MCPServer:
             server.add_request_handler("tasks/get", TaskParams, tasks.get)
             server.add_request_handler("tasks/update", TaskUpdateParams, tasks.update)
             server.add_request_handler("tasks/cancel", TaskParams, tasks.cancel)
+        server.middleware.insert(0, drop_wrong_trace)
         server.middleware += [
             self._note_connection,
             self._calls.note_tasks,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, Final
 
 import mcp_types as types
@@ -18,6 +19,23 @@ _PLACE: Final = "params"
 _OBJECT: Final = re.compile(r"a valid dictionary( or instance of \w+)?")
 _SHOULD: Final = "should be "
 _LONGEST: Final = 300
+_TRACES: Final = {"traceparent": 256, "tracestate": 4_096, "baggage": 8_192}
+"""What a client may say of its trace, and in how many characters."""
+
+
+async def drop_wrong_trace(ctx: Any, call_next: CallNext) -> HandlerResult:
+    """Leave out what names no trace: the SDK would fail of it, or log all of it."""
+    said = ctx.meta
+    if said and not _TRACES.keys().isdisjoint(said):
+        kept = {key: each for key, each in said.items() if _can_be_trace(key, each)}
+        if len(kept) < len(said):
+            ctx = replace(ctx, meta=kept)
+    return await call_next(ctx)
+
+
+def _can_be_trace(key: str, said: object) -> bool:
+    longest = _TRACES.get(key)
+    return longest is None or (isinstance(said, str) and len(said) <= longest)
 
 
 class WrongParams:
