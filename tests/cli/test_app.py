@@ -77,13 +77,13 @@ def test_no_words_print_the_help(command: Callable[..., Any]) -> None:
 
 def test_version(command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """`--version` prints the program and its version, installed or not."""
-    monkeypatch.setattr(app_module, "version", lambda _: "9.8.7")
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "9.8.7")
     assert command("--version").out == "tool-engine 9.8.7\n"
 
     def raise_not_found(_: str) -> str:
         raise PackageNotFoundError
 
-    monkeypatch.setattr(app_module, "version", raise_not_found)
+    monkeypatch.setattr("importlib.metadata.version", raise_not_found)
     assert command("--version") == (0, "tool-engine (not installed)\n", "")
 
 
@@ -321,7 +321,7 @@ def test_help_is_light() -> None:
         "names = [name.split('.') for name in sys.modules]\n"
         "loaded = {name[2] for name in names if name[:2] == ['tool_engine', 'cli'] and name[2:]}\n"
         "heavy = {'aiohttp', 'asyncio', 'msgspec', 'watchdog'}\n"
-        "heavy |= {'tool_engine.config', 'tool_engine.engine'}\n"
+        "heavy |= {'tool_engine.config', 'tool_engine.engine', 'importlib.metadata'}\n"
         "print(sorted(loaded - light), heavy & {*sys.modules}, file=sys.stderr)"
     )
     ended = subprocess.run(

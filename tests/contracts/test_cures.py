@@ -88,6 +88,8 @@ def at_place(text: str, problem: DefinitionProblem) -> str:
 
 LIST = r"write it as a list: (\[.*\])$"
 REWRITTEN = r"for each parameter: (\[.*\])$"
+ARGV = "entry: {type: builtin, handler: run_command, argv: [%s]}\n"
+REQUEST = "entry: {type: http, request: {url: 'https://a.example/%s'}}\n"
 SHORT = "parameters: [{name: q, type: string, description: x, %s}]\n"
 WHOLE = SHORT.replace("string", "integer")
 
@@ -541,6 +543,15 @@ CURES = [
     Row(HEAD + "icon: @a\n", 'quote the whole text: "@a"', swap("@a", '"@a"')),
     Row(HEAD + "tags: [@a]\n", "quote text that holds special characters", swap("@a", "'@a'")),
     Row(HEAD + "icon: #a\n", 'quote a text that begins with #: "#a"', swap("#a", '"#a"')),
+    Row(
+        HEAD + ARGV % "ls, '|', sort",
+        "make a workflow of both programs, or write a script",
+        swap("ls, '|', sort", "sh, -c, 'ls | sort'"),
+    ),
+    Row(HEAD + ARGV % "ls, $HOME", "write the value", swap("$HOME", "/home")),
+    Row(
+        HEAD + REQUEST % "$MY_HOST", "write ${env:MY_HOST} for", swap("$MY_HOST", "${env:MY_HOST}")
+    ),
     Row(HEAD + "author: Me too #a\n", 'text: "Me too #a"', swap("Me too #a", '"Me too #a"')),
     Row(HEAD + "author: >\n  A\n  - b\n", "write | before it", swap(">", "|")),
     Row(HEAD + "icon: a: b\n", "quote text that holds a colon", swap("a: b", "'a: b'")),

@@ -9,7 +9,6 @@ import itertools
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Final, TextIO
 
@@ -182,6 +181,9 @@ def _enter_folder(ctx: typer.Context, folder: str) -> None:
 
 def _print_version(is_wanted: bool) -> None:
     if is_wanted:
+        # Looked up when it is asked for: it takes a tenth of what `--help` does.
+        from importlib.metadata import PackageNotFoundError, version
+
         try:
             number = version("tool-engine")
         except PackageNotFoundError:

@@ -35,6 +35,7 @@ from tool_engine.catalog.definition.rules import FLAT_RULES, check_value
 from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.definition.workload import Workload
 from tool_engine.catalog.limits import MAX_PATTERN_LENGTH
+from tool_engine.catalog.literal_words import find_literals
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import CutStrategy, ResultLimits, ResultShow
@@ -145,6 +146,10 @@ def definition_warnings(
         found += _root_checker().root_schema_warnings(parameters)
     found += _entry_warnings(definition)
     found += private_host_warnings(definition.get("entry"))
+    found += [
+        Fault(place, message, cure=cure)
+        for place, message, cure in find_literals(definition.get("entry"))
+    ]
     if "annotations" in definition:
         found += hint_warnings(definition)
     if "permission" in definition:

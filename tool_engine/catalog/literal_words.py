@@ -1,0 +1,66 @@
+"""Which words of an entry does its author take for what a shell would put in their place?
+
+No shell reads an entry: a program gets `$HOME` and `|` as they stand, and a service gets `$TOKEN`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tool_engine.catalog.yaml.document import Path
+
+_OPERATOR: Final = re.compile(r"\|\|?|&&?|;|[12&]?>>?(?:&[12])?|<")
+"""A word that joins or redirects programs."""
+_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
+_VARIABLE: Final = re.compile(
+    r"(?<![\w$\\])\$([A-Z][A-Z0-9_]*_[A-Z0-9]+|HOME|USER|PATH|PWD|TOKEN|KEY|SECRET|PASSWORD)\b"
+)
+"""The name of a variable of the environment, which amounts of money do not look like."""
+Literal = tuple[Path, str, str]
+"""A place, what is wrong there, and the cure."""
+_NO_SHELL: Final = "make a workflow of both programs, or write a script: [sh, -c, SCRIPT]"
+_OF_REQUESTS: Final = ("url", "query", "headers", "json", "auth")
+
+
+def find_literals(entry: Any) -> Iterator[Literal]:
+    """Yield place, message and cure of what is sent as it stands and was hardly meant so."""
+    if not isinstance(entry, Mapping):
+        return
+    words = entry.get("argv")
+    if isinstance(words, list) and not _is_shell(words):
+        yield from _in_arguments(words)
+    request = entry.get("request")
+    if isinstance(request, Mapping):
+        for key in _OF_REQUESTS:
+            yield from _in_request(request.get(key), ("entry", "request", key))
+
+
+def _is_shell(words: list[Any]) -> bool:
+    return bool(words) and str(words[0]).rpartition("/")[2] in _SHELLS
+
+
+def _in_arguments(words: list[Any]) -> Iterator[Literal]:
+    for number, word in enumerate(words):
+        place = ("entry", "argv", number)
+        if not isinstance(word, str) or not number:
+            continue
+        if _OPERATOR.fullmatch(word):
+            message = f"no shell runs this: the program gets {word!r} as it stands"
+            yield place, message, _NO_SHELL
+        elif found := _VARIABLE.search(word):
+            message = f"no shell runs this: the program gets {found[0]!r} as it stands"
+            yield place, message, "write the value"
+
+
+def _in_request(value: Any, path: Path) -> Iterator[Literal]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _in_request(item, (*path, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _in_request(item, (*path, number))
+    elif isinstance(value, str) and (found := _VARIABLE.search(value)):
+        message = f"{found[0]!r} is sent as it stands"
+        yield path, message, f"write ${{env:{found[1]}}} for what the variable holds"
