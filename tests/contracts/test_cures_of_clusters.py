@@ -38,6 +38,8 @@ NEXT = (
     "are"
 )
 PRIMARY = "admission/cluster/cluster_database.py: give the URL of the primary server"
+NEWER = "admission/cluster/cluster_database.py: upgrade it, or give the URL of a newer one"
+OWN = "admission/cluster/cluster_database.py: give the URL of a database of its own, or remove them"
 DIRECT = (
     "admission/cluster/cluster_database.py: give the URL of the server itself, or of a pool in "
     "session mode"
@@ -84,7 +86,8 @@ REACHED = (
 OF_LOOKS = {ANEW, ELSEWHERE, LATER, NAMED, MADE, REACHED}
 OF_SETTINGS = {A_URL, LONGER, ALONE}
 OF_CALLS = {AGAIN, CALL_AGAIN}
-TRIED = {NEXT, PRIMARY, DIRECT, RIGHTS, REMOVED, ANOTHER, START, *OF_CALLS, *OF_SETTINGS, *OF_LOOKS}
+OF_DATABASES = {PRIMARY, NEWER, OWN, DIRECT, RIGHTS, REMOVED}
+TRIED = {NEXT, ANOTHER, START, *OF_DATABASES, *OF_CALLS, *OF_SETTINGS, *OF_LOOKS}
 LIMITS = ClusterLimits(1, buckets={"ai": 2})
 
 
@@ -278,6 +281,41 @@ async def test_a_database_that_can_only_be_read(postgres_server: PostgresServer)
         await open_connection(url)
     assert names_cure(PRIMARY, str(raised.value)), raised.value
     await open_connection(await asyncio.to_thread(postgres_server.fresh_database))
+
+
+async def test_a_server_that_is_too_old(
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As this one would be for a version that needs a newer one."""
+    url = await asyncio.to_thread(postgres_server.fresh_database)
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster_database, "_OLDEST", 990000)
+        with pytest.raises(ConfigurationError) as raised:
+            await open_connection(url)
+    assert names_cure(NEWER, str(raised.value)), raised.value
+    await open_connection(url)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "TABLE tool_cluster (x int)",
+        "TABLE tool_cluster (name text PRIMARY KEY, version int, state text)",
+        "TABLE tool_cluster_key (name text)",
+        "TABLE tool_cluster_alive (started int)",
+        "VIEW tool_cluster AS SELECT 1 AS x",
+    ],
+)
+async def test_tables_of_another_program(postgres_server: PostgresServer, made: str) -> None:
+    url = await asyncio.to_thread(postgres_server.fresh_database, f"CREATE {made}")
+    with pytest.raises(ConfigurationError) as raised:
+        await open_connection(url)
+    kind, name = made.split()[:2]
+    assert names_cure(OWN, str(raised.value)), raised.value
+    assert f"({name})" in str(raised.value)
+    await open_connection(await asyncio.to_thread(postgres_server.fresh_database, "", "others"))
+    await asyncio.to_thread(postgres_server._do, "tests", f"DROP {kind} {name}")
+    await open_connection(url)
 
 
 async def test_notifications_that_do_not_arrive(

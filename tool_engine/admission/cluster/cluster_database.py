@@ -79,6 +79,16 @@ _IS_THERE: Final = (
     "SELECT to_regclass('tool_cluster_key') IS NOT NULL"
     " AND to_regproc('tool_cluster_swap') IS NOT NULL"
 )
+_OTHERS: Final = (
+    "SELECT string_agg(DISTINCT own.tab, ', ') FROM (VALUES"
+    " ('tool_cluster', 'name', 'text'), ('tool_cluster', 'version', 'bigint'),"
+    " ('tool_cluster', 'state', 'bytea'),"
+    " ('tool_cluster_key', 'name', 'text'), ('tool_cluster_key', 'secret', 'bytea'),"
+    " ('tool_cluster_alive', 'name', 'text'), ('tool_cluster_alive', 'started', 'timestamptz')"
+    ") AS own (tab, col, kind) LEFT JOIN pg_attribute found ON found.attname = own.col"
+    " AND found.attrelid = to_regclass(own.tab) AND NOT found.attisdropped"
+    " WHERE found.atttypid IS DISTINCT FROM own.kind::regtype"
+)
 _SWAP: Final = "SELECT * FROM tool_cluster_swap($1, $2, $3, $4, $5, $6, $7)"
 _CLOCK: Final = "SELECT extract(epoch FROM clock_timestamp())::float8"
 _PUT_KEY: Final = "INSERT INTO tool_cluster_key VALUES ($1, $2) ON CONFLICT DO NOTHING"
@@ -335,7 +345,7 @@ class ClusterConnection:
         if row[0] < _OLDEST:
             raise ConfigurationError(
                 f"a cluster needs PostgreSQL {_OLDEST // 10000} or newer, and its server is "
-                f"{row[0] // 10000}"
+                f"{row[0] // 10000}; upgrade it, or give the URL of a newer one"
             )
         if row[1] or row[2]:
             raise ConfigurationError(
@@ -345,6 +355,11 @@ class ClusterConnection:
             await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
             if await connection.fetchval(_MAY_CREATE) or not await connection.fetchval(_IS_THERE):
                 await connection.execute(_SCHEMA)
+            if others := await connection.fetchval(_OTHERS):
+                raise ConfigurationError(
+                    f"another program has tables of the same names in the cluster's database "
+                    f"({others}); give the URL of a database of its own, or remove them"
+                )
             known = await connection.fetchval(_READ_KEY, self._name)
             now = None if known is None else await connection.fetchval(_CLOCK)
             await connection.execute(_CREATE, self._name, make_state(now))
