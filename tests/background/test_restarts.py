@@ -18,10 +18,12 @@ from tests.warm import ROOT
 from tests.warm_async import start
 from tool_engine import (
     ConcurrencyConfig,
+    EngineClosedError,
     QueueApprover,
     TaskNotFoundError,
     ToolEngine,
     ToolEngineConfig,
+    ToolEngineEventType,
     ToolExecutionContext,
 )
 from tool_engine.background import feeding as feeding_module
@@ -72,6 +74,14 @@ def live_on(*engines: ToolEngine) -> None:
         engine.tasks.feeding.lease = BOUND  # type: ignore[attr-defined]
 
 
+def listen(engine: ToolEngine) -> list[str | None]:
+    """The calls whose final event is heard, in order."""
+    ends: list[str | None] = []
+    kinds = [ToolEngineEventType.EXECUTION_CANCELLED, ToolEngineEventType.EXECUTION_FAILED]
+    engine.subscribe(lambda event: ends.append(event.call_id), event_types=kinds)
+    return ends
+
+
 async def die(engine: ToolEngine) -> None:
     """Ends an engine as a killed process does: nothing more of it is written."""
     feeding = engine.tasks.feeding  # type: ignore[attr-defined]
@@ -100,6 +110,52 @@ async def test_closed_and_opened_again(make: Make, work: Work) -> None:
     results = [await handle.wait(BOUND) for handle in found]
     assert [result.error_type for result in results] == ["engine_closed"] * 2 + [None] * 7
     assert sorted(work.ran) == list(range(9))
+
+
+async def test_a_closed_engine_takes_no_task(make: Make, work: Work) -> None:
+    """What it took could not end: nothing would hear of it."""
+    engine = await make(run_tasks=False)
+    handle = await engine.start("work", {"number": 1})
+    await engine.close()
+    for ask in (handle.cancel, handle.wait):
+        with pytest.raises(EngineClosedError, match="ask for it in an open engine") as caught:
+            await ask()
+        assert handle.id in str(caught.value)
+    later = await make(run_tasks=False)
+    ends = listen(later)
+    assert await (await later.tasks.get(handle.id)).cancel()
+    (record,) = await later.query_call_records(task_id=handle.id)
+    assert ends == [record.call_id]
+
+
+async def test_cancelled_while_the_engine_closes(
+    make: Make, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine waits for what takes a task, and gives it back: no call is made of it."""
+    engine = await make(run_tasks=False)
+    ends = listen(engine)
+    handle = await engine.start("work", {"number": 1})
+    storage = engine.tasks.feeding.storage  # type: ignore[attr-defined]
+    take, asked, gate = storage.take, asyncio.Event(), asyncio.Event()
+
+    async def take_late(*args: Any) -> Any:
+        asked.set()
+        await gate.wait()
+        return await take(*args)
+
+    monkeypatch.setattr(storage, "take", take_late)
+    cancel = asyncio.create_task(handle.cancel())
+    await asked.wait()
+    closing = asyncio.create_task(engine.close())
+    await asyncio.wait([closing], timeout=0.2)
+    gate.set()
+    await closing
+    await asyncio.wait([cancel])
+    assert isinstance(cancel.exception(), EngineClosedError)
+    later = await make(run_tasks=False)
+    assert (await later.tasks.get(handle.id)).status == "queued"
+    assert await later.query_call_records(task_id=handle.id) == []
+    assert ends == []
 
 
 async def test_a_task_that_begins_while_it_is_read(

@@ -17,6 +17,7 @@ from tests.background.test_tasks import BOUND, Work, until
 from tests.cli.conftest import Command, command, tools  # noqa: F401 - fixtures
 from tool_engine import (
     ConfigurationError,
+    EngineClosedError,
     TaskConflictError,
     TaskError,
     TaskNotFoundError,
@@ -56,7 +57,9 @@ ROOM = (
     "background/quotas.py: forget some that have ended, start tasks with a shorter ttl, or allow "
     "more with max_tasks_per_owner"
 )
+OPEN = "background/feeding.py: ask for it in an open engine on the same database"
 TRIED = {
+    OPEN,
     ROOM,
     LONGER,
     AGAIN,
@@ -96,6 +99,24 @@ async def test_a_longer_ttl(engine: ToolEngine, work: Work) -> None:
     longer = await engine.start("work", {"number": 1}, ttl=60)
     work.gate.set()
     assert (await longer.wait(BOUND)).is_success
+
+
+async def test_asked_in_an_open_engine(tmp_path: Path, work: Work) -> None:
+    def make() -> ToolEngine:
+        database = f"sqlite:///{tmp_path / 'kept.db'}"
+        made = ToolEngine(ToolEngineConfig(str(tmp_path), records=database, auto_reload=False))
+        work.add_to(made)
+        return made
+
+    async with make() as engine:
+        engine.controller.pause()
+        handle = await engine.start("work", {"number": 1})
+    with pytest.raises(EngineClosedError) as caught:
+        await handle.wait()
+    assert str(caught.value).endswith(OPEN.partition(": ")[2])
+    work.gate.set()
+    async with make() as opened:
+        assert (await (await opened.tasks.get(handle.id)).wait(BOUND)).is_success
 
 
 async def test_started_again(engine: ToolEngine, work: Work) -> None:

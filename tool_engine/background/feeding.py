@@ -21,7 +21,7 @@ from tool_engine.background.runner import AGAIN, Runner, expired_refusal
 from tool_engine.background.unheard import UnheardTasks
 from tool_engine.calls.call import ANONYMOUS
 from tool_engine.calls.task_calls import BegunCall
-from tool_engine.errors import RecordsUnavailableError, ToolEngineError
+from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
 from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.knowledge.shared_clock import SharedClock
 from tool_engine.logger import get_logger
@@ -159,16 +159,35 @@ class Feeding:
                 self._news.set()
 
     async def take_queued(self, task_id: str) -> bool:
-        """Take a queued task out of its turn; False: another engine has it."""
+        """Take a queued task out of its turn; False: another engine has it.
+
+        Raises:
+            EngineClosedError: What would be taken now could not end: nothing would hear of it.
+        """
+        self.require_open(task_id)
+        if self.runner.is_closing:
+            return False  # it ends with the engine
         question = self.unheard.ask()
         try:
             taken = await self.storage.take(task_id, self.worker)
             if taken is None:
                 return False
+            if self.runner.is_closing:
+                await self.runner.give_back(TaskRun(self._engine, taken, self.runner))
+                self.require_open(task_id)
             self._begin_claimed(taken)
             return True
         finally:
             self.unheard.hear(question)
+
+    def require_open(self, task_id: str) -> None:
+        """Raise EngineClosedError if a task does not end here any more, whatever is done."""
+        is_left = self.runner.is_closing and self.storage.is_shared
+        if is_left and task_id not in self.runner.runs:
+            raise EngineClosedError(
+                f"the engine is closed, and the task {task_id} is left to others; ask for it in an "
+                "open engine on the same database"
+            )
 
     def explain_rest(self) -> str | None:
         """Return why no task is taken now, which other engines may run; None: some are."""
@@ -216,9 +235,12 @@ class Feeding:
             task.cancel()
         if self._loops:
             await asyncio.wait(self._loops)
+        patience = self._engine.config.close_timeout + 1.0
+        # Tasks that are being started or cancelled: what would run later has no end.
+        await self.unheard.wait_until_heard(patience)
         runs = [run.task for run in self.runner.runs.values() if run.task is not None]
         if runs:
-            await asyncio.wait(runs, timeout=self._engine.config.close_timeout + 1.0)
+            await asyncio.wait(runs, timeout=patience)
         if not self.storage.is_shared:
             await self._end_queued()
         elif self._loops:

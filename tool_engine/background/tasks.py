@@ -157,6 +157,7 @@ class EngineTasks:
         params = copy_json(params) if params is not None else {}
         storage, feeding = self._storage, self.feeding
         await self._know_time(is_late=is_late)
+        self._engine._require_open()  # noqa: SLF001 - it may have been closed meanwhile
         tool = self._engine.get(tool_name) if isinstance(tool_name, str) else None
         is_secret = storage.is_shared and not can_be_kept(tool, params, given, self._harmless)
         # One whose caller waits runs where that is, as a call does, also where others run tasks.
@@ -246,13 +247,13 @@ class EngineTasks:
 
     async def _keep_task(self, kept: KeptTask) -> KeptTask:
         """Keep a new task and run it, or return the earlier one with its key."""
-        if not self._storage.is_shared:
-            return await self._keep_now(kept)
-        # What was written is run, also when its caller is cancelled in the middle of it.
-        return await asyncio.shield(asyncio.ensure_future(self._keep_now(kept)))
-
-    async def _keep_now(self, kept: KeptTask) -> KeptTask:
         question = self.feeding.unheard.ask()
+        if not self._storage.is_shared:
+            return await self._keep_now(kept, question)
+        # What was written is run, also when its caller is cancelled in the middle of it.
+        return await asyncio.shield(asyncio.ensure_future(self._keep_now(kept, question)))
+
+    async def _keep_now(self, kept: KeptTask, question: int) -> KeptTask:
         try:
             found = None if kept.state.owner is None else await self._quotas.take_room(kept)
             if found is None:
@@ -380,6 +381,7 @@ class EngineTasks:
         Raises:
             TaskNotFoundError: There is none, or it is that of another owner.
             RecordsUnavailableError: The database does not answer.
+            EngineClosedError: The engine is closed, and the task is queued.
         """
         kept = await self._find_kept(task_id, owner)
         if kept is None:
@@ -513,6 +515,7 @@ class EngineTasks:
     async def _wait_until_final(self, kept: KeptTask) -> None:
         """Wait until a task has ended here, or elsewhere."""
         while kept.state.status not in FINAL:
+            self.feeding.require_open(kept.state.id)
             end = kept.join_wait(asyncio.get_running_loop())
             try:
                 if not self._storage.is_shared or self.feeding.runner.has_run(kept):

@@ -6,7 +6,9 @@ such a task will run yet, and must not be taken for one that does not.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
+from contextlib import suppress
 
 
 class UnheardTasks:
@@ -17,6 +19,7 @@ class UnheardTasks:
         # In order: the first one was asked first.
         self._open: dict[int, None] = {}
         self._asked_before: dict[str, int] = {}
+        self._are_heard: asyncio.Event | None = None
 
     def ask(self) -> int:
         """Note that the database is asked for tasks; return the number of the question."""
@@ -27,6 +30,16 @@ class UnheardTasks:
     def hear(self, question: int) -> None:
         """Note that a question was answered, and what it gave is run; or that it never will be."""
         del self._open[question]
+        if self._are_heard is not None and not self._open:
+            self._are_heard.set()
+
+    async def wait_until_heard(self, seconds: float) -> None:
+        """Wait until no question is open any more; no longer than `seconds`."""
+        if self._open:
+            self._are_heard = asyncio.Event()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._are_heard.wait()
 
     def find_lost(self, task_ids: Collection[str]) -> list[str]:
         """Return the tasks whose answer was lost.

@@ -252,5 +252,8 @@ class TaskHandle:
 
         Returns:
             False if it had ended before.
+
+        Raises:
+            EngineClosedError: The engine is closed, and the task is queued.
         """
         return await self._tasks.cancel_kept(self._kept, reason)
