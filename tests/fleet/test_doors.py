@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from mcp import Client
 
 from tests.agent.spoken import SpokenModel
@@ -28,6 +28,21 @@ pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="package")]
 ASYNC = {"prefer": "respond-async"}
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def warm_engine(shared_engine: Bench) -> None:
+    """Workers that have started: a server of a test has seconds, and they may take more."""
+    shared_engine.add_tool("report", "far_report")
+    texts = {"here": "", "pid": "", "loop": "", "anap": "0", "far_report": "1"}
+    results = await asyncio.gather(*(shared_engine.call(*each) for each in texts.items()))
+    assert all(each.is_success for each in results)
+
+
+@pytest.fixture
+def bench(warm_engine: None, shared_bench: Bench) -> Bench:
+    """The engine that tests share."""
+    return shared_bench
+
+
 @contextlib.asynccontextmanager
 async def caller(bench: Bench) -> AsyncIterator[HTTPClient]:
     """A client of a server of the engine's tools."""
@@ -45,37 +60,36 @@ async def check_ended(bench: Bench, end: Callable[[], Awaitable[Any]]) -> None:
     assert is_alive(pid), "its worker stays"
 
 
-async def test_calls_over_http(shared_bench: Bench) -> None:
+async def test_calls_over_http(bench: Bench) -> None:
     """Each has its result; one that is ended by its id, or whose client leaves, ends there too."""
-    async with caller(shared_bench) as client:
+    async with caller(bench) as client:
         answers = await asyncio.gather(*(client.call("here", text=str(n)) for n in range(20)))
         assert [each.json["output"]["result"][0] for each in answers] == [*map(str, range(20))]
-        running = asyncio.create_task(client.call("loop", text=str(shared_bench.file)))
+        running = asyncio.create_task(client.call("loop", text=str(bench.file)))
 
         async def end_by_id() -> None:
             (listed,) = (await client.get("/v1/calls")).json["items"]
             await client.send("DELETE", f"/v1/calls/{listed['call_id']}")
             assert (await running).json["error_type"] == "cancelled"
 
-        await check_ended(shared_bench, end_by_id)
+        await check_ended(bench, end_by_id)
 
 
-async def test_a_client_that_leaves(shared_bench: Bench) -> None:
+async def test_a_client_that_leaves(bench: Bench) -> None:
     """Its call is cancelled where it runs."""
-    async with caller(shared_bench) as client:
-        running = asyncio.create_task(client.call("loop", text=str(shared_bench.file)))
+    async with caller(bench) as client:
+        running = asyncio.create_task(client.call("loop", text=str(bench.file)))
 
         async def leave() -> None:
             running.cancel()
             await asyncio.wait([running])
 
-        await check_ended(shared_bench, leave)
+        await check_ended(bench, leave)
 
 
-async def test_tasks(shared_bench: Bench) -> None:
+async def test_tasks(bench: Bench) -> None:
     """A task has its result later, shows how far its handler is, and ends with its work."""
-    shared_bench.add_tool("report", "far_report")
-    async with caller(shared_bench) as client:
+    async with caller(bench) as client:
 
         async def start(name: str, text: str) -> str:
             body = {"arguments": {"text": text}}
@@ -86,50 +100,47 @@ async def test_tasks(shared_bench: Bench) -> None:
         path = await start("far_report", "5")
         task = (await client.get(f"{path}?wait=60")).json
         assert (task["status"], task["result"]["output"]) == ("succeeded", {"result": "5"})
-        path = await start("loop", str(shared_bench.file))
+        path = await start("loop", str(bench.file))
 
         async def cancel() -> None:
             assert (await client.send("DELETE", path)).json["is_cancelled"] is True
             assert (await client.get(f"{path}?wait=60")).json["status"] == "cancelled"
 
-        await check_ended(shared_bench, cancel)
+        await check_ended(bench, cancel)
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_calls_over_mcp(shared_bench: Bench, era: str) -> None:
+async def test_calls_over_mcp(bench: Bench, era: str) -> None:
     """A result, a failure in words, progress; a cancelled request ends its work."""
-    shared_bench.add_tool("report", f"report_{era}".replace("-", "_"))
     heard: list[float] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
         heard.append(progress)
 
-    async with serving(shared_bench.engine) as url, Client(url, mode=era) as client:
-        result = await client.call_tool(
-            f"report_{era}".replace("-", "_"), {"text": "3"}, progress_callback=note
-        )
+    async with serving(bench.engine) as url, Client(url, mode=era) as client:
+        result = await client.call_tool("far_report", {"text": "3"}, progress_callback=note)
         assert not result.is_error, text_of(result)
         assert heard == sorted(heard)
         assert heard[-1:] == [3]
         result = await client.call_tool("anap", {"text": "no number"})
         assert result.is_error
         assert "could not convert" in text_of(result)
-        running = asyncio.create_task(client.call_tool("loop", {"text": str(shared_bench.file)}))
+        running = asyncio.create_task(client.call_tool("loop", {"text": str(bench.file)}))
 
         async def cancel() -> None:
             running.cancel()
             await asyncio.wait([running])
 
-        await check_ended(shared_bench, cancel)
+        await check_ended(bench, cancel)
 
 
-async def test_calls_of_a_model(shared_bench: Bench) -> None:
+async def test_calls_of_a_model(bench: Bench) -> None:
     """A conversation's calls run there beside one another, and a broken-off turn ends them."""
-    session = ToolSession(shared_bench.engine, "far", ToolCallConfig())
+    session = ToolSession(bench.engine, "far", ToolCallConfig())
     turns = [
         Turn(calls=[call(1, "here", text="a"), call(2, "pid", text="b")]),
         Turn(text="Both are there."),
-        Turn(calls=[call(3, "loop", text=str(shared_bench.file))]),
+        Turn(calls=[call(3, "loop", text=str(bench.file))]),
     ]
     loop = AgentLoop(session, SpokenModel("anthropic", turns))
     answer = await loop.run("Go.")
@@ -141,44 +152,44 @@ async def test_calls_of_a_model(shared_bench: Bench) -> None:
         turn.cancel()
         await asyncio.wait([turn])
 
-    await check_ended(shared_bench, break_off)
+    await check_ended(bench, break_off)
 
 
-async def test_equal_calls_share_a_run(shared_bench: Bench, tmp_path: Path) -> None:
+async def test_equal_calls_share_a_run(bench: Bench) -> None:
     """`single_flight`: one run for all who ask alike; it ends with the last one of them."""
     concurrency = {"key": "params.text", "collision": "single_flight"}
     tool = {**define_tool("one_loop", "loop"), "effect": "read", "concurrency": concurrency}
-    shared_bench.engine.register_tool(tool)
-    calls = [asyncio.create_task(shared_bench.call("one_loop")) for _ in range(5)]
-    await shared_bench.noted()
+    bench.engine.register_tool(tool)
+    calls = [asyncio.create_task(bench.call("one_loop")) for _ in range(5)]
+    await bench.noted()
     for each in calls[:4]:
         each.cancel()
     await asyncio.wait(calls[:4])
-    assert len(await shared_bench.noted()) == 1
+    assert len(await bench.noted()) == 1
 
     async def leave() -> None:
         calls[4].cancel()
         await asyncio.wait([calls[4]])
 
-    await check_ended(shared_bench, leave)
-    assert len(await shared_bench.noted()) == 1
+    await check_ended(bench, leave)
+    assert len(await bench.noted()) == 1
 
 
-async def test_a_tool_that_calls_one_there(shared_bench: Bench) -> None:
+async def test_a_tool_that_calls_one_there(bench: Bench) -> None:
     """`context.call` from here: its result comes back, and its end is the caller's."""
 
     async def outer(text: str, context: Any) -> Any:
         return await context.call("loop" if text else "here", {"text": text})
 
-    shared_bench.engine.register_tool(define_local("outer"), outer)
-    assert (await shared_bench.call("outer", "")).is_success
-    running = asyncio.create_task(shared_bench.call("outer"))
+    bench.engine.register_tool(define_local("outer"), outer)
+    assert (await bench.call("outer", "")).is_success
+    running = asyncio.create_task(bench.call("outer"))
 
     async def cancel() -> None:
         running.cancel()
         await asyncio.wait([running])
 
-    await check_ended(shared_bench, cancel)
+    await check_ended(bench, cancel)
 
 
 def define_local(name: str) -> dict[str, Any]:
@@ -186,13 +197,13 @@ def define_local(name: str) -> dict[str, Any]:
     return {key: value for key, value in define_tool(name, "pid").items() if key != "entry"}
 
 
-async def test_a_cancellation_by_the_engine(shared_bench: Bench) -> None:
+async def test_a_cancellation_by_the_engine(bench: Bench) -> None:
     """`engine.calls.cancel`: its caller gets an ended call, not an exception."""
-    running = asyncio.create_task(shared_bench.call("loop"))
+    running = asyncio.create_task(bench.call("loop"))
 
     async def cancel() -> None:
-        (listed,) = await shared_bench.engine.calls.list()
-        assert await shared_bench.engine.calls.cancel(listed.call_id)
+        (listed,) = await bench.engine.calls.list()
+        assert await bench.engine.calls.cancel(listed.call_id)
         assert (await running).error_type == "cancelled"
 
-    await check_ended(shared_bench, cancel)
+    await check_ended(bench, cancel)

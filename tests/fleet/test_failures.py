@@ -25,8 +25,12 @@ from tests.effort import IS_WHOLE
 from tests.fleet.samples import BOUND, Bench, fleet_engine, has_ended
 from tests.ray_cluster import RayCluster, is_alive, read_command, tree_of
 
-pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="package")]
 ROUNDS = 20 if IS_WHOLE else 1
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.asyncio(loop_scope="package"),
+    pytest.mark.timeout(240 + 30 * ROUNDS),  # most rounds begin with the start of a worker
+]
 SOON = 30.0
 """Seconds in which what happens at once has happened, on a busy machine too."""
 
@@ -255,7 +259,6 @@ def send_to_all(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-@pytest.mark.timeout(240 + 30 * ROUNDS)  # each begins with the start of a node
 async def test_a_node_is_removed(shared_bench: Bench, ray_cluster: RayCluster) -> None:
     """K20: as when its power is cut: `worker_lost`, and the next call runs elsewhere."""
     bench, there = shared_bench, {"cpus": 0, "others": {"spare": 0.1}}

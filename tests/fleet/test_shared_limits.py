@@ -20,8 +20,12 @@ from tests.fleet.samples import BOUND
 from tests.postgres import PostgresServer
 from tests.ray_cluster import is_alive, tree_of
 
-pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="package")]
 ROUNDS = 20 if IS_WHOLE else 1
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.asyncio(loop_scope="package"),
+    pytest.mark.timeout(240 + 30 * ROUNDS),  # in each an engine starts
+]
 ASK = """
 import asyncio, os, time
 async def ask(name, port):
