@@ -184,6 +184,16 @@ async def test_what_is_no_request(
     assert caplog.records == []
 
 
+@pytest.mark.parametrize("line", ["GET /{} HTTP/1.1\r\n", "GET / HTTP/1.1\r\nX: {}\r\n"])
+async def test_a_head_without_end(service: Service, line: str) -> None:
+    """What is too long is not read to its end, and says so."""
+    answer = await speak(service.url, line.format("a" * 2_000_000))
+    assert answer.startswith("HTTP/1.1 431 ")
+    said = msgspec.json.decode(answer.partition("\r\n\r\n")[2])
+    assert (said["type"], said["status"]) == ("urn:tool-engine:too-large", 431)
+    assert "; send a shorter address" in said["detail"]
+
+
 async def test_an_upgrade(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     """It is a request as any other, and no warning."""
     wish = ("Upgrade: websocket\r\n", "Connection: Upgrade, close\r\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from contextvars import copy_context
 from typing import Any, Final
 
@@ -38,7 +39,7 @@ class ServerConfig(uvicorn.Config):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.refused: dict[TimedProtocol, None] = {}
-        """Connections beyond the limit, whose clients may not have read yet why; oldest first."""
+        """Connections that are closed, whose clients may not have read yet why; oldest first."""
 
 
 class PlainCycle(RequestResponseCycle):
@@ -98,16 +99,18 @@ class TimedProtocol(H11Protocol):
             transport.close()
             return
         if len(self.connections) > count_room():
-            self._refuse_client()
+            # Not accepting would leave it waiting, and asyncio would log each turn of the loop.
+            self._refuse_client(write_too_many())
             return
         self._time_head()
 
-    def _refuse_client(self) -> None:
-        # Not accepting would leave it waiting, and asyncio would log each turn of the loop.
-        self._joined.write(write_too_many())
+    def _refuse_client(self, answer: bytes) -> None:
+        """Send a last answer, and read on for a while."""
+        self._joined.write(answer)
         # A system whose process closes while a request still comes resets the connection: the
         # client would fail as it sends, and never read why.
         self._joined.end_writing()
+        self._end_timer()
         self._head_timer = self.loop.call_later(_LINGER_LIMIT, self.transport.close)
         refused = self.config.refused
         if len(refused) >= _MOST_REFUSED:
@@ -128,6 +131,8 @@ class TimedProtocol(H11Protocol):
             self._begin_answer(plain)
             return
         super().data_received(data)
+        if self in self.config.refused:
+            return
         # Most heads come whole, and need no timer.
         if self.conn.their_state is not h11.IDLE:
             self._end_timer()
@@ -173,9 +178,13 @@ class TimedProtocol(H11Protocol):
         is_whole = cycle is not None and not (cycle.response_complete or cycle.more_body)
         if is_whole and any(_is_close(*each) for each in self.headers):
             return  # its client has said that nothing follows: what does is not read
-        if cycle is None or cycle.response_complete or not cycle.response_started:
-            self.transport.write(write_unreadable())
-        self.transport.close()
+        # This is called where what is wrong is caught.
+        if cycle is None or cycle.response_complete:
+            self._refuse_client(write_unreadable(sys.exception()))
+        elif not cycle.response_started:
+            self._refuse_client(write_unreadable(None))
+        else:
+            self.transport.close()
 
     def _unsupported_upgrade_warning(self) -> None:
         """Say nothing: it is a request as any other, and its cure would be none."""

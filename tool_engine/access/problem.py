@@ -110,8 +110,15 @@ def write_too_many() -> bytes:
     return _write_last(Problem(503, "too-many-connections", detail, headers={"retry-after": "5"}))
 
 
-def write_unreadable() -> bytes:
-    """Return the answer to what is no request of HTTP."""
+def write_unreadable(error: BaseException | None) -> bytes:
+    """Return the answer to what is no request of HTTP, or has a head that is not read to its end.
+
+    Args:
+        error: What h11 says of it.
+    """
+    if getattr(error, "error_status_hint", None) == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+        detail = "the head of the request is too large; send a shorter address and fewer headers"
+        return _write_last(Problem(431, "too-large", detail))
     detail = (
         "this is no HTTP request; send one Host, one length of the body, and no control characters"
     )
