@@ -378,3 +378,11 @@ def test_the_cluster_of_an_option_a_variable_and_the_file(
     ended = command("--cluster", "sqlite:///a.db", "config")
     assert ended.code == 2
     assert "url must begin with postgresql:, got the scheme 'sqlite'" in ended.err
+    # What an option says need not stand in the file, too: it may hold a password.
+    text = 'tools = "mine"\n[concurrency.cluster]\nrevision = 3\n'
+    (project / "tool-engine.toml").write_text(text)
+    value, origin = find_cluster("--cluster", "postgresql://option/x")
+    assert "//option/x" in value
+    assert "'revision': 3" in value
+    assert find_cluster("--cluster", "none")[0] == "None"
+    assert "cluster has no url" in command("config").err

@@ -145,7 +145,7 @@ def add_settings_file(settings: Settings) -> Settings:
     # Read late: help and completion need none of it.
     from tool_engine.cli.settings_file import read_settings_file
 
-    file = read_settings_file()
+    file = read_settings_file(settings.cluster)
     if file is None:
         return settings
     path = settings.path or file.values.get("path")

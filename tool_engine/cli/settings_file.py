@@ -86,8 +86,11 @@ def known_settings() -> list[str]:
     return [*FOLDERS, *(each for each in fields if each not in _OF_COMMANDS)]
 
 
-def read_settings_file() -> SettingsFile | None:
+def read_settings_file(cluster: str | None = None) -> SettingsFile | None:
     """Return the settings of the project in the current folder; None: it has none.
+
+    Args:
+        cluster: What an option or a variable says in the place of the URL of their cluster.
 
     Raises:
         CommandError: A file cannot be read, or is none; there are two; a setting is unknown or
@@ -105,7 +108,7 @@ def read_settings_file() -> SettingsFile | None:
     own, project = _read_table(OWN_FILE, ()), _read_table(PROJECT_FILE, ("tool", _TABLE))
     if own is None or project is None:
         found = own or project
-        return None if found is None else _check_settings(found)
+        return None if found is None else _check_settings(found, cluster)
     raise CommandError(
         f"{project.point()}: there are settings in {OWN_FILE} too; keep them in one of the two "
         "files",
@@ -171,7 +174,7 @@ def _check_headings(text: str, project: Mapping[str, Any]) -> None:
             )
 
 
-def _check_settings(found: SettingsFile) -> SettingsFile:
+def _check_settings(found: SettingsFile, cluster: str | None) -> SettingsFile:
     known = known_settings()
     for key, value in found.values.items():
         if key in _OF_COMMANDS:
@@ -192,8 +195,17 @@ def _check_settings(found: SettingsFile) -> SettingsFile:
             raise CommandError(
                 f"{found.point(key)}: there is no setting {key!r}{cure}", error_type=_BAD
             )
-        _check_value(found, key, value)
+        is_limits = key == "concurrency" and cluster is not None
+        _check_value(found, key, _add_url(value) if is_limits else value)
     return found._replace(values={**found.values, **_read_servers(found)})
+
+
+def _add_url(limits: Any) -> Any:
+    """Return limits whose cluster has a URL: that of an option is not in the file."""
+    shared = limits.get("cluster") if isinstance(limits, Mapping) else None
+    if not isinstance(shared, Mapping) or "url" in shared:
+        return limits
+    return {**limits, "cluster": {**shared, "url": "postgresql://host/coordination"}}
 
 
 def _read_servers(found: SettingsFile) -> dict[str, Any]:
