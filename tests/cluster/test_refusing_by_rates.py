@@ -28,8 +28,8 @@ def check_refused(result: ToolExecutionResult) -> None:
 
 
 def make_by(make: Make, strategy: str, **fields: object) -> ToolEngine:
-    # To join the cluster takes a while on a busy machine; of `reject` nothing else does.
-    timeout = {"queue_timeout": BOUND if strategy == "reject" else 1.0, "max_concurrent": 50}
+    # To be answered takes a while on a busy machine; of `reject` nothing else does.
+    timeout = {"queue_timeout": BOUND if strategy == "reject" else 2.0, "max_concurrent": 50}
     return make(concurrency={"strategy": strategy, **timeout}, bucket_limits={}, **fields)
 
 
@@ -39,6 +39,7 @@ async def test_the_rate_of_a_bucket(make: Make, service: Service, strategy: str)
     await take_the_start(engines[0], service, "work")
     async with asyncio.timeout(BOUND):
         for each in engines:
+            await each.load()
             check_refused(await each.execute("work"))
 
 
@@ -51,6 +52,7 @@ async def test_the_rate_of_a_tool(make: Make, service: Service, strategy: str) -
     await take_the_start(engines[0], service, "slow")
     async with asyncio.timeout(BOUND):
         for each in engines:
+            await each.load()
             check_refused(await each.execute("slow"))
 
 
