@@ -31,8 +31,9 @@ READERS = {
     ),
     "sources/tool_view.py": ("`{{if NAME}}`",),
     "testing/cases.py": ("`${env:NAME}`",),
-    # Whether an address is fixed, and where a long answer stands in JSON.
+    # Whether an address is fixed, which text is written in quotes, and where an answer is in JSON.
     "catalog/lint_rules/effects.py": (),
+    "catalog/yaml/unparsed.py": (),
     "mcp_server/long_answers.py": (),
 }
 

@@ -195,7 +195,7 @@ async def test_one_request_that_is_sent_twice(
     assert {each.status for each in answers} == {200}
     assert len({each.json["metadata"]["call_id"] for each in answers}) == 1
     assert len(await engine.query_call_records()) == 1
-    for change in ({"arguments": {"a": 9, "b": 2}}, {"timeout": 9}, {"priority": 1}, {"ttl": 9}):
+    for change in ({"arguments": {"a": 9, "b": 2}}, {"timeout": 9}, {"priority": 6}, {"ttl": 9}):
         other = await start(ann, "add", key, **{**body, **change})
         assert (other.status, other.kind) == (409, "key-of-another-request"), change
         assert "use one key for one call" in other.json["detail"]

@@ -121,7 +121,7 @@ async def test_without_sources_reading_is_as_ever(tmp_path: Path, real: Path) ->
     settings = {"sources": {"shop": f"sqlite:///{real}"}}
     assert problems(await cases_of(tmp_path / "tools", TOOL + tests, **settings)) == []
     (problem,) = problems(await cases_of(tmp_path / "tools", TOOL + tests))
-    assert "the engine has no source 'shop'; name it in the engine's configuration" in problem
+    assert "the engine has no source 'shop'; name it below [sources] in tool-engine.toml" in problem
     assert 'give the test a database of its own: sources: {shop: "CREATE TABLE …"}' in problem
     text = TOOL.replace("FROM stock", "FROM stok") + tests
     (problem,) = problems(await cases_of(tmp_path / "tools", text, **settings))
