@@ -238,21 +238,23 @@ async def test_a_slow_server_is_not_waited_for_and_comes_later(folder: Path) -> 
 
 
 async def test_a_program_of_a_file_does_not_run_before_it_is_approved(folder: Path) -> None:
-    trace = folder / "trace"
-    code = f"open({str(trace)!r}, 'a').write('x')"
-    write(folder, "odd", {**SERVER, "name": "odd", "args": ["-c", code]})
+    def write_program(trace: Path) -> None:
+        code = f"open({str(trace)!r}, 'a').write('x')"
+        write(folder, "odd", {**SERVER, "name": "odd", "args": ["-c", code]})
+
+    trace, changed = folder / "trace", folder / "changed"
+    write_program(trace)
     async with engine_of(folder, mcp_servers=None, lock="enforce") as engine:
         assert not trace.exists()
         (state,) = engine.list_mcp_servers()
         assert (state.name, state.state) == ("odd", "is quarantined")
         await engine.lock_tools(["server:odd"])
         await until(trace.exists)
-        trace.unlink()
-        write(folder, "odd", {**SERVER, "name": "odd", "args": ["-c", f"{code} # changed"]})
+        write_program(changed)
         await engine.reload()
         message = "its definition is not the one that was approved; read it, then `tool-engine lock"
         assert any(message in text for _, text in engine.load_errors)
-        assert not trace.exists()
+        assert not changed.exists()
 
 
 async def test_tools_of_a_server_need_an_approval_of_their_own(folder: Path) -> None:
