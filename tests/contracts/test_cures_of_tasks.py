@@ -39,7 +39,7 @@ OF_PROGRAM = (
     "background/new_task.py: make the call with context.call or session.execute, or start the task "
     "in your program"
 )
-ONE_KEY = "background/tasks.py: use one key for one call"
+ONE_KEY = "background/new_task.py: use one key for one call"
 REQUIRED = (
     "calls/planner.py: start one: with engine.start, `tool-engine task start`, or over HTTP with "
     "Prefer: respond-async"

@@ -18,6 +18,8 @@ from tests.postgres_server import PostgresServer
 from tests.properties.joints import World
 from tool_engine import ClusterConfig, ConcurrencyConfig, ToolEngine, ToolEngineConfig
 
+BOUND = 120.0
+"""Seconds, of which a busy machine takes a few."""
 STRATEGIES = ("fifo", "priority", "fair", "reject")
 
 
@@ -67,8 +69,9 @@ async def play_in_two(url: str, chance: random.Random, **more: Any) -> World:
     try:
         for _ in range(2):
             await world.open()
-        await world.play(40, "close")
-        await world.until_quiet()
+        async with asyncio.timeout(BOUND):
+            await world.play(40, "close")
+            await world.until_quiet()
         for engine in made:
             await engine.close()
         while any(engine.controller.get_metrics().zombies for engine in made):
@@ -84,7 +87,9 @@ async def play_in_two(url: str, chance: random.Random, **more: Any) -> World:
 
 @pytest.mark.parametrize("seed", range(share_of(60)))
 async def test_in_two_engines_of_one_database(seed: int, tmp_path: Path) -> None:
-    await play_in_two(f"sqlite:///{tmp_path / 'records.db'}", random.Random(seed))  # noqa: S311 - the same
+    url = f"sqlite:///{tmp_path / 'records.db'}"
+    world = await play_in_two(url, random.Random(seed))  # noqa: S311 - the same
+    assert world.ends
 
 
 @pytest.mark.parametrize("seed", range(share_of(60)))
@@ -103,4 +108,5 @@ async def test_in_a_cluster(seed: int, postgres_server: PostgresServer) -> None:
         session_grace=60,
     )
     world = await play_in_two(url, chance, cluster=cluster)
+    assert world.ends
     assert world.most <= 2

@@ -361,6 +361,7 @@ async def test_killed_engine(shop: Shop, tmp_path: Path) -> None:
         engine.send_signal(signal.SIGKILL)
         await asyncio.to_thread(engine.wait)
     await until(lambda: not list(tagged(text)) and not list(tagged(shop.tag)))
+    assert not list(tagged(text))
 
 
 async def until(is_so: Callable[[], object]) -> None:

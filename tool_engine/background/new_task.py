@@ -11,7 +11,7 @@ import msgspec
 
 from tool_engine.calls.call import ANONYMOUS, name_task
 from tool_engine.calls.task_calls import BegunCall
-from tool_engine.errors import ConfigurationError, TaskError
+from tool_engine.errors import ConfigurationError, TaskConflictError, TaskError
 from tool_engine.knowledge.sql.schema.harmless import Harmless
 from tool_engine.logger import current_call
 from tool_engine.model.call import ToolExecutionContext, check_timeout
@@ -69,6 +69,19 @@ def check_owner(owner: object) -> None:
         raise ConfigurationError(
             f"owner must be a text, as the caller_id of a context, or None for anyone's, got "
             f"{owner!r:.80}; give the name of who started the task"
+        )
+
+
+def check_same(found: KeptTask, kept: KeptTask) -> None:
+    """Check that a new task is the call that was started with its key.
+
+    Raises:
+        TaskConflictError: It is another one.
+    """
+    if found.digest != kept.digest:
+        raise TaskConflictError(
+            f"another call was started with the idempotency_key {kept.key!r}, of another tool or "
+            "with other arguments, limits or context; use one key for one call"
         )
 
 

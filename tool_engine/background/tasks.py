@@ -20,6 +20,7 @@ from tool_engine.background.new_task import (
     LONGEST_TTL,
     can_be_kept,
     check_owner,
+    check_same,
     check_start,
     make_task,
 )
@@ -29,7 +30,6 @@ from tool_engine.calls.call import ANONYMOUS
 from tool_engine.calls.home_loop import at_home
 from tool_engine.errors import (
     RecordsUnavailableError,
-    TaskConflictError,
     TaskError,
     TaskNotFoundError,
 )
@@ -585,11 +585,7 @@ class EngineTasks:
 
     def _find_earlier(self, found: KeptTask, kept: KeptTask) -> TaskHandle:
         """Return the task that was started with the same key."""
-        if found.digest != kept.digest:
-            raise TaskConflictError(
-                f"another call was started with the idempotency_key {kept.key!r}, of another tool "
-                "or with other arguments, limits or context; use one key for one call"
-            )
+        check_same(found, kept)
         return TaskHandle(self, self._live.setdefault(found.state.id, found))
 
 

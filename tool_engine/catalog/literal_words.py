@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tool_engine.catalog.yaml.document import Path
+from tool_engine.catalog.yaml.document import Path, list_leaves
 
 _OPERATOR: Final = re.compile(r"\|\|?|&&?|;|[12&]?>>?(?:&[12])?|<")
 """A word that joins or redirects programs."""
@@ -33,8 +33,11 @@ def find_literals(entry: Any) -> Iterator[Literal]:
         yield from _in_arguments(words)
     request = entry.get("request")
     if isinstance(request, Mapping):
-        for key in _OF_REQUESTS:
-            yield from _in_request(request.get(key), ("entry", "request", key))
+        sent = {key: request[key] for key in _OF_REQUESTS if key in request}
+        for path, text in list_leaves(sent, ("entry", "request")):
+            if isinstance(text, str) and (found := _VARIABLE.search(text)):
+                message = f"{found[0]!r} is sent as it stands"
+                yield path, message, f"write ${{env:{found[1]}}} for what the variable holds"
 
 
 def _is_shell(words: list[Any]) -> bool:
@@ -52,15 +55,3 @@ def _in_arguments(words: list[Any]) -> Iterator[Literal]:
         elif found := _VARIABLE.search(word):
             message = f"no shell runs this: the program gets {found[0]!r} as it stands"
             yield place, message, "write the value"
-
-
-def _in_request(value: Any, path: Path) -> Iterator[Literal]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _in_request(item, (*path, key))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _in_request(item, (*path, number))
-    elif isinstance(value, str) and (found := _VARIABLE.search(value)):
-        message = f"{found[0]!r} is sent as it stands"
-        yield path, message, f"write ${{env:{found[1]}}} for what the variable holds"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import islice
@@ -41,7 +41,13 @@ from tool_engine.catalog.definition.tool_definition import (
 )
 from tool_engine.catalog.kinds import Definition, ServerDefinition
 from tool_engine.catalog.limits import MAX_PROBLEMS
-from tool_engine.catalog.yaml.document import Document, Path, format_path, parse_path
+from tool_engine.catalog.yaml.document import (
+    Document,
+    Path,
+    format_path,
+    list_leaves,
+    parse_path,
+)
 from tool_engine.catalog.yaml.lost_text import find_lost_texts
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.group import ToolGroup
@@ -358,20 +364,10 @@ def sent_text_faults(definition: Any, document: Document) -> list[Fault]:
             cure="quote it to send what is written",
         )
         for place in ("query", "headers")
-        for path, number in _find_numbers(value.get(place), ("entry", "request", place))
+        for path, number in list_leaves(value.get(place), ("entry", "request", place))
+        if isinstance(number, int | float) and not isinstance(number, bool)
         if _is_changed(document, path, number)
     ]
-
-
-def _find_numbers(value: Any, path: Path) -> Iterator[tuple[Path, float]]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _find_numbers(item, (*path, key))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _find_numbers(item, (*path, number))
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield path, value
 
 
 def _is_changed(document: Document, path: Path, number: float) -> bool:

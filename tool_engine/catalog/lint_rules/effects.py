@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tool_engine.catalog.lint_rules.rule import ERROR, WARNING, Flaw, LintRule
-from tool_engine.catalog.yaml.document import Path
+from tool_engine.catalog.yaml.document import list_leaves
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.redaction import is_secret_key, redact_text
 
@@ -111,7 +111,9 @@ def _secret_in_default(tool: Tool) -> Iterator[Flaw]:
 
 
 def _secret_in_entry(tool: Tool) -> Iterator[Flaw]:
-    for path, text in _find_texts(tool.implementation_config, ("entry",)):
+    for path, text in list_leaves(tool.implementation_config, ("entry",)):
+        if not isinstance(text, str):
+            continue
         is_header = path[1:3] == ("request", "headers") and is_secret_key(str(path[-1]))
         is_written_out = not _PLACEHOLDER.search(text) and text.strip() != ""
         if _has_secret(text) or (is_header and is_written_out):
@@ -122,19 +124,9 @@ def _secret_in_entry(tool: Tool) -> Iterator[Flaw]:
             yield path, message
 
 
-def _find_texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _find_texts(item, (*path, key))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _find_texts(item, (*path, number))
-
-
 def _has_secret(value: Any) -> bool:
-    texts = (_PLACEHOLDER.sub("", text) for _, text in _find_texts(value, ()))
+    leaves = (leaf for _, leaf in list_leaves(value) if isinstance(leaf, str))
+    texts = (_PLACEHOLDER.sub("", text) for text in leaves)
     return any(redact_text(text) != text for text in texts)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 Path = tuple[str | int, ...]
@@ -120,6 +120,18 @@ def format_path(path: Path) -> str:
         else:
             written += f"[{shown!r}]"
     return written
+
+
+def list_leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield all that is neither mapping nor list, in order, with its path below `path`."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from list_leaves(item, (*path, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from list_leaves(item, (*path, number))
+    else:
+        yield path, value
 
 
 def parse_path(path: str) -> Path:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from tool_engine.catalog.yaml.document import Document, Path
+from tool_engine.catalog.yaml.document import Document, Path, list_leaves
 from tool_engine.redaction import redact_text
 
 _MAY_LOSE: Final = re.compile(
@@ -55,7 +55,8 @@ def find_lost_texts(
     text = document.text
     if not _MAY_LOSE.search(text):
         return
-    texts = list(_walk_texts(document.value, ()))
+    leaves = list_leaves(document.value)
+    texts = [(path, value) for path, value in leaves if isinstance(value, str)]
     marks = document.marks((path, False) for path, _ in texts)
     for (path, value), mark in zip(texts, marks, strict=True):
         start = mark.index
@@ -127,14 +128,3 @@ def _count_indent(line: str) -> int:
 
 def _is_prose(path: Path) -> bool:
     return bool(path) and path[-1] in _PROSE
-
-
-def _walk_texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _walk_texts(item, (*path, key))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _walk_texts(item, (*path, number))
