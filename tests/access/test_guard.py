@@ -38,6 +38,35 @@ async def test_names_that_lead_here(service: Service, host: str, status: int) ->
 
 
 @pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://127.0.0.1:8930/healthz", "127.0.0.1", 200),
+        ("HTTP://LOCALHOST/v1/tools?limit=1", "localhost", 200),
+        ("https://[::1]/v1/tools/add", "127.0.0.1", 200),
+        ("http://127.0.0.1/v1/tools/a%2Fb", "127.0.0.1", 404),
+        ("http://127.0.0.1?token=x", "127.0.0.1", 400),
+        ("http://127.0.0.1", "127.0.0.1", 404),
+        # Of two names that of the target counts.
+        ("http://127.0.0.1/v1/tools", "evil.example", 200),
+        ("http://evil.example/v1/tools", "127.0.0.1", 421),
+        ("http://127.0.0.1@evil.example/v1/tools", "127.0.0.1", 404),
+        ("ftp://127.0.0.1/v1/tools", "127.0.0.1", 404),
+        ("http:/v1/tools", "127.0.0.1", 404),
+        ("*", "127.0.0.1", 404),
+    ],
+)
+async def test_targets_that_name_a_host(
+    service: Service, target: str, host: str, status: int
+) -> None:
+    """They lead to the same as a path and that host, which is looked at as each is."""
+    answer = await speak(service.url, head(f"GET {target}", TOKEN, host=host))
+    assert status_of(answer) == status, answer
+    before = f"GET {target} HTTP/1.0\r\n{TOKEN}\r\n"
+    names_host = target[:4].lower() == "http" and "@" not in target and "//" in target
+    assert status_of(await speak(service.url, before)) == (status if names_host else 421)
+
+
+@pytest.mark.parametrize(
     ("headers", "status"),
     [
         ({"origin": "http://evil.example"}, 403),

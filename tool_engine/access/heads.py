@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
@@ -27,6 +28,22 @@ _SECRETS: Final = frozenset(("access_token", "api_key", "apikey", "authorization
 """Parameters of an address that would end up in logs."""
 _MOST_PARAMETERS: Final = 100
 _SCHEME: Final = b"bearer "
+_WHOLE: Final = re.compile(rb"(?i:https?)://([^/@?#]+)(/.*)?")
+"""A request target with its host, as clients of proxies send it."""
+
+
+def read_target(scope: Any) -> Any:
+    """Return a request whose target names a host, too, as one with a path and that `Host`.
+
+    RFC 9112 (3.2.2) has a server take such a target, and heed no other `Host` beside it.
+    """
+    found = _WHOLE.fullmatch(scope["raw_path"])
+    if found is None:
+        return scope
+    raw = found[2] or b"/"
+    headers = [each for each in scope["headers"] if each[0] != b"host"]
+    headers.append((b"host", found[1]))
+    return {**scope, "path": unquote(raw.decode("latin-1")), "raw_path": raw, "headers": headers}
 
 
 def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

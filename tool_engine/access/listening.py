@@ -12,6 +12,7 @@ from typing import Any, Final
 import uvicorn
 
 from tool_engine.access.client_connection import ServerConfig, TimedProtocol
+from tool_engine.access.heads import read_target
 from tool_engine.access.listener import MOST_WAITING, open_listener
 from tool_engine.access.problem import make_ended, send_problem
 
@@ -83,6 +84,8 @@ async def _answer_until_end(app: Any, scope: Any, receive: Any, send: Any) -> No
     if scope["type"] == "lifespan":
         await _live_until_end(app, scope, receive, send)
         return
+    if scope["path"][:1] != "/":
+        scope = read_target(scope)
     try:
         await app(scope, receive, send)
     except asyncio.CancelledError:
