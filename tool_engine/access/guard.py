@@ -122,8 +122,7 @@ class Guard:
                 **scope,
                 "headers": [each for each in scope["headers"] if each[0] != _TOKEN],
                 "principal": principal,
-                # No `partial`, which would show the token to what prints the request.
-                "is_known": lambda: self._is_known(token, principal),
+                "is_known": _KnownToken(self._auth, token, principal),
                 "inner_path": path,
                 "inner_parts": split_path(scope),
                 "body": body,
@@ -172,11 +171,31 @@ class Guard:
             raise make_unknown(is_sent=token is not None)
         return found
 
-    async def _is_known(self, token: str | None, principal: Principal) -> bool:
-        if self._auth is None or token is None or principal is _ANYONE:
+
+class _KnownToken:
+    """Says whether a token is still taken, for the same.
+
+    It shows nothing of the token to what prints the request. Those of one token are equal: what
+    looks at it for many looks once.
+    """
+
+    __slots__ = ("_said",)
+
+    def __init__(self, auth: Verifier | None, token: str | None, principal: Principal) -> None:
+        self._said = (auth, token, principal)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _KnownToken) and self._said == other._said
+
+    def __hash__(self) -> int:
+        return hash(self._said[1])
+
+    async def __call__(self) -> bool:
+        auth, token, principal = self._said
+        if auth is None or token is None or principal is _ANYONE:
             return True
         try:
-            return await _verify_token(self._auth, token) == principal
+            return await _verify_token(auth, token) == principal
         except Problem:
             return False
 

@@ -162,8 +162,7 @@ class _Client:
     """
 
     def __init__(self, receive: Any, is_known: Callable[[], Awaitable[bool]]) -> None:
-        self._receive = leave_when_unknown(receive, self._check_token)
-        self._is_known = is_known
+        self._receive = leave_when_unknown(receive, is_known, self._note_unknown)
         self.is_taken = True
         """Whether its token is taken, as far as is known."""
 
@@ -172,9 +171,8 @@ class _Client:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def _check_token(self) -> bool:
-        self.is_taken = await self._is_known()
-        return self.is_taken
+    def _note_unknown(self) -> None:
+        self.is_taken = False
 
 
 async def _while_client_waits(work: Any, waited_for: Any, client: _Client) -> Any:
