@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
+from tool_engine.background import places
 from tool_engine.background.places import EACH
 
 BOUND = 120.0
@@ -99,3 +100,33 @@ async def test_what_is_urgent_goes_before(service: Service) -> None:
     asking = len(service.engines) * (EACH + 1)
     late = [owner for owner, _ in service.begun[asking : asking + FLOOD]]
     assert late.count("ann") <= asking
+
+
+async def test_questions_take_turns(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where as many ask for consent as may, bob's next answer is one away; his stands second."""
+    engine = service.engines[0]
+    monkeypatch.setattr(places, "_ASKING", EACH)
+    for each in service.engines[1:]:
+        await each.close()
+    del service.engines[1:]
+    engine.approvals.take_questions()
+    pay = {"name": "pay", "description": "Pays", "parameters": [NAME], "permission": "ask_always"}
+    engine.register_tool(pay, service.work)
+    service.goes_on.set()
+    flood = await service.start("ann", 3 * EACH, "pay")
+
+    async def wait_for_questions(count: int) -> list[Any]:
+        while len(asked := await engine.approvals.pending()) < count:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+        return [(each.principal, each.params["name"], each.token) for each in asked]
+
+    asked = await wait_for_questions(EACH)
+    (bobs,) = await service.start("bob", 1, "pay")
+    assert {owner for owner, *_ in asked} == {"ann"}
+    await engine.approvals.answer(asked[0][2], True)
+    while (await bobs.refresh()).status != "input_required":  # noqa: ASYNC110 - there is no event
+        await asyncio.sleep(0.01)
+    owners = [owner for owner, *_ in await wait_for_questions(EACH)]
+    assert owners[:2] == ["ann", "bob"]
+    for each in (*flood, bobs):
+        await each.cancel()

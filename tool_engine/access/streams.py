@@ -49,9 +49,9 @@ class _Looks:
     def _time_look(self) -> None:
         self._is_timed = True
         # In the context of no request: what it looks at is of many.
-        asyncio.get_running_loop().call_later(_LOOK, self._look, context=Context())
+        asyncio.get_running_loop().call_later(_LOOK, self._look_at_all, context=Context())
 
-    def _look(self) -> None:
+    def _look_at_all(self) -> None:
         self._is_timed = False
         for each in self._readers:
             # One that hangs holds up no other.

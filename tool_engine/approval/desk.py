@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -133,10 +134,11 @@ class EngineApprovals:
         return made
 
     async def pending(self, principal: str | None = None) -> list[ApprovalRequest]:
-        """Return the open requests about this engine's tools, oldest first.
+        """Return the open requests about this engine's tools, the oldest of each principal first.
 
-        Those that calls in this process wait for, and those that were deferred, in any process
-        that keeps them in the same database.
+        Principals take turns: what another one asks delays a request by one of its own. Those that
+        calls in this process wait for, and those that were deferred, in any process that keeps
+        them in the same database.
 
         Args:
             principal: Only those of calls that they are behind; None: all.
@@ -146,10 +148,13 @@ class EngineApprovals:
             RecordsUnavailableError: What keeps requests does not answer.
         """
         found = [each.request for each in (await self._find_all()).values()]
-        return sorted(
-            (each for each in found if principal in (None, each.principal)),
-            key=lambda each: each.asked_at,
-        )
+        wanted = [each for each in found if principal in (None, each.principal)]
+        asked: Counter[str] = Counter()
+        turns: dict[str, int] = {}
+        for each in sorted(wanted, key=lambda each: each.asked_at):
+            turns[each.token] = asked[each.principal]
+            asked[each.principal] += 1
+        return sorted(wanted, key=lambda each: (turns[each.token], each.asked_at))
 
     async def get(self, token: str) -> ApprovalRequest | None:
         """Return the open request with this token; None: there is none.

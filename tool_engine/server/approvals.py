@@ -48,7 +48,7 @@ class OpenRequest(msgspec.Struct, kw_only=True):
 
 class OpenRequests(msgspec.Struct):
     items: list[OpenRequest]
-    """The oldest first."""
+    """The oldest of each principal first: they take turns."""
 
 
 class AnswerRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

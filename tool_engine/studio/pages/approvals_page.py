@@ -21,7 +21,7 @@ _MOST_SHOWN: Final = 100
 
 @show_at("GET", "/approvals", scope="approve")
 async def list_approvals(visit: Visit) -> Page:
-    """Show the requests that are open, the oldest first."""
+    """Show the requests that are open, the oldest of each principal first."""
     found = (await visit.api.get("/v1/approvals"))["items"]
     values = {"requests": found[:_MOST_SHOWN], "count": len(found), "now_done": None}
     return Page("approval_list.html" if visit.is_partial else "approvals.html", values)
