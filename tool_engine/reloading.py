@@ -47,7 +47,6 @@ from tool_engine.events import EventBus
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.fingerprint import CodeHashes
 from tool_engine.executors.workflow.linker import WorkflowLinker
-from tool_engine.knowledge.snapshot import pack
 from tool_engine.logger import get_logger, load_structlog
 from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.nearness import suggest_near
@@ -57,7 +56,6 @@ from tool_engine.trusted import TrustedPath, trust_paths
 from tool_engine.validation import ToolParameterValidator
 
 _log = get_logger(__name__)
-_NO_ARGUMENTS: Final = pack({})
 _BY_BUCKET: Final = (
     *("bucket_limits", "bucket_queue_sizes", "bucket_rates", "breakers", "adaptive", "overload"),
 )
@@ -321,8 +319,6 @@ class Reloader:
         """Return why the tool of a call is missing or not approved."""
         failure = self.explain_missing(call.tool_name)
         if failure.error_type == "tool_quarantined":
-            # The definition is not approved, nor what it says is secret, so nothing is recorded.
-            call.params = _NO_ARGUMENTS
             return failure
         return call.explain_removed() or failure
 

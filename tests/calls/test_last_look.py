@@ -171,3 +171,41 @@ async def test_a_look_that_is_broken_off_loses_no_slot(folder: Path) -> None:
         records = await house.engine.query_call_records()
         assert [each.error_type for each in records] == ["cancelled", None]
         await house.engine.close()
+
+
+async def test_what_is_approved_again_before_its_turn_runs_and_is_recorded(folder: Path) -> None:
+    """While it was not approved nothing of its call was kept, and nothing of it was lost."""
+    house = House(folder)
+    await house.open()
+    lock = folder.parent / "tools.lock"
+    approved = await asyncio.to_thread(lock.read_text)
+    first = asyncio.create_task(house.call("plain", "bob"))
+    await until(lambda: house.till.ran)
+    waits = asyncio.create_task(house.call("plain", "ada"))
+    await until(lambda: house.engine.controller.snapshot().waiting)
+    await house.change("withdrawn")
+    await asyncio.to_thread(lock.write_text, approved)
+    await house.engine.reload()
+    house.till.may_end.set()
+    async with asyncio.timeout(BOUND):
+        assert (await first).is_success
+        assert (await waits).is_success
+        records = await house.engine.query_call_records(oldest_first=True)
+        assert [each.to_dict()["params"] for each in records] == [{"to": "bob"}, {"to": "ada"}]
+        await house.engine.close()
+
+
+@pytest.mark.parametrize("what", ["gone", "withdrawn"])
+async def test_what_is_forbidden_meanwhile_is_not_tried_again(folder: Path, what: str) -> None:
+    """Neither of one that runs, nor while it waits: it ends as its last attempt did."""
+    house = House(folder, retry={"attempts": 2, "backoff": 0.01, "on": ["execution_error"]})
+    await house.open()
+    house.till.fails = 1
+    call = asyncio.create_task(house.call("plain", "bob"))
+    await until(lambda: house.till.ran)
+    await house.change(what)
+    house.till.may_end.set()
+    async with asyncio.timeout(BOUND):
+        assert (await call).error_type == "execution_error"
+        assert len(house.till.ran) == 1
+        await house.engine.close()

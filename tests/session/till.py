@@ -24,12 +24,17 @@ class Till:
         """Version and arguments of each call."""
         self.may_end = asyncio.Event()
         self.may_end.set()
+        self.fails = 0
+        """How often it fails yet."""
 
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
         self.ran.append((tool.version, *params.values()))
         await self.may_end.wait()
+        if self.fails:
+            self.fails -= 1
+            raise RuntimeError("out of paper")
         return {"paid": params["to"]}
 
 

@@ -143,6 +143,9 @@ class CallEnding:
         if plan is None:
             # Any argument may be a secret of the tool that was meant.
             call.params = without_values(call.params)
+        if failure.error_type == "tool_quarantined":
+            # The definition is not approved, nor what it says is secret, so nothing is recorded.
+            call.params = _NOTHING
         if failure.error_type == "validation_error":
             call.findings = [*(call.findings or ()), *failure.findings]
             if not any(each["level"] == "error" for each in call.findings):

@@ -68,6 +68,7 @@ _T = TypeVar("_T")
 _FAULTS: Final = ("execution_error", "timeout", "worker_lost")
 """The error types that a circuit breaker counts."""
 _GONE: Final = "tool_not_found"
+_TAKEN_AWAY: Final = (_GONE, "tool_quarantined")
 _UNASKED: Final[Any] = False
 """Stands for a parent: it must be found out whether a tool makes the call."""
 
@@ -310,8 +311,9 @@ class Pipeline:
         return isinstance(now, Plan) and not now.runs_same(plan)
 
     def renew(self, call: Call, plan: Plan) -> Plan | None:
-        """Return the plan by which a call that waited goes on; None: its tool is gone."""
-        if self._explain_gone(call) is not None:
+        """Return the plan by which a call runs again; None: its tool is gone, or not approved."""
+        found = None if self._is_closed or self._disowned is not None else self.look_up(call)
+        if isinstance(found, Failure) and found.error_type in _TAKEN_AWAY:
             return None
         now = self._plans.get(call.tool_name)
         return plan if now is None else plan.renewed_by(now)

@@ -31,7 +31,8 @@ class Retries:
         ending: Reports each further attempt.
         suspend: Lets others see a call that waits.
         local: Reads in a thread what takes time.
-        renew: Returns the plan by which a call that waited goes on; None: its tool is gone.
+        renew: Returns the plan by which a call runs again; None: its tool is gone, or not
+            approved.
     """
 
     def __init__(

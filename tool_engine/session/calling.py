@@ -192,8 +192,7 @@ class SessionCalls:
         tool_name = str(tool_name) if called is None else called.placed.name
         checked: _Ready | Refusal
         if called is None:
-            missing = self._tools.describe_missing(tool_name)
-            checked = Refusal(ErrorType.TOOL_NOT_FOUND.value, missing)
+            checked = self._tools.refuse_missing(tool_name)
         elif yes is None or is_same(called.placed.tool, yes.tool):
             checked = self._prepare_call(called, params)
         else:

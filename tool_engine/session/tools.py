@@ -97,6 +97,13 @@ class SessionTools:
         shown = str(tool_name)[:_LONGEST]
         return f"there is no tool {shown!r} in this conversation{self.toolbox.hint(shown)}"
 
+    def refuse_missing(self, tool_name: str) -> Refusal:
+        """Return how a call ends of a tool that the conversation does not have."""
+        there = self.source.explain_missing(tool_name)
+        if there.error_type == ErrorType.TOOL_QUARANTINED.value:
+            return there
+        return Refusal(ErrorType.TOOL_NOT_FOUND.value, self.describe_missing(tool_name))
+
     def find_own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         """Return a tool that only this conversation has, with its executor."""
         return (
@@ -142,7 +149,7 @@ class SessionTools:
         placed = self.toolbox.find(tool_name)
         if placed is None:
             # The tool was removed while approval was awaited.
-            return Refusal(ErrorType.TOOL_NOT_FOUND.value, self.describe_missing(tool_name))
+            return self.refuse_missing(tool_name)
         if not placed.tool.is_offered:
             return Refusal(
                 ErrorType.EXECUTION_REJECTED.value,
