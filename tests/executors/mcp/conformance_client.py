@@ -20,6 +20,7 @@ from pydantic import AnyUrl
 from tool_engine import Tool, ToolEngine, ToolEngineConfig
 from tool_engine.executors.mcp.mcp_source import MCPSource
 
+LIMIT: Final = 240.0
 CALLBACK: Final = AnyUrl("http://localhost:3000/callback")
 ARGUMENTS: Final = {"integer": 0, "number": 0, "boolean": False, "object": {}, "array": []}
 ADDITION: Final = [("add_numbers", {"a": 5, "b": 3})]
@@ -153,6 +154,8 @@ async def play_scenario(scenario: str, given: dict[str, Any], url: str, folder: 
     source = MCPSource(
         "suite",
         url=url,
+        # On a busy machine a login takes long, and what is tested is another matter.
+        connect_timeout=LIMIT,
         # Its authorization servers have ports of their own.
         allow=["localhost:*", "127.0.0.1:*"],
         auth=make_auth(url, given) if scenario.startswith("auth/") else None,

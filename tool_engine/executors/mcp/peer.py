@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
 from itertools import islice
 from math import isfinite
@@ -84,6 +84,7 @@ _LONGEST_TTL: Final = 86_400.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 30.0
 """Seconds until it listens again, where each time what it listens to has ended soon."""
+_DISCOVER: Final = "server/discover"
 _ONLY_TASK: Final = (
     "its server runs it only as a task of MCP, which is not supported; name the others in `expose`"
 )
@@ -375,12 +376,52 @@ async def open_peer(
         )
         call_directly(client, server)
         try:
-            await stack.enter_async_context(client)
+            with _have_time(client, settings.connect_timeout if settings.url else None):
+                await stack.enter_async_context(client)
         except Exception as error:  # noqa: BLE001 - what a server brings about is its own fault
             part = getattr(find_first(error), "part", ())
             raise BadServerError(link.fault or _describe_error(error), part) from None
         link.models = (*link.models, _find_model(client.protocol_version))
         yield Peer(client, link)
+
+
+@contextmanager
+def _have_time(client: Client, seconds: float | None) -> Iterator[None]:
+    """Let the first answer of a server take so long; None: as long as the SDK lets it.
+
+    The SDK takes a server that says after 10 seconds which revisions it speaks for an older one,
+    and a newer one refuses what it asks then. Over HTTP older ones answer, too, so there is no need
+    to go on without an answer; over standard input and output there is.
+    """
+    # No public way leads there: where a later SDK has no such attribute, its own limit stays.
+    usual = getattr(client, "_connect", None)
+    if usual is None or seconds is None:
+        yield
+        return
+    made: list[Any] = []
+
+    async def connect(*of_client: Any) -> Any:
+        dispatcher = await usual(*of_client)
+        send = dispatcher.send_raw_request
+
+        async def send_patiently(method: str, params: Any, opts: Any = None) -> dict[str, Any]:
+            if method == _DISCOVER:
+                opts = {**(opts or {}), "timeout": seconds}
+            answer: dict[str, Any] = await send(method, params, opts)
+            return answer
+
+        dispatcher.send_raw_request = send_patiently
+        made.append(dispatcher)
+        return dispatcher
+
+    client._connect = connect  # noqa: SLF001 - see above
+    try:
+        yield
+    finally:
+        client._connect = usual  # noqa: SLF001 - see above
+        for dispatcher in made:
+            # Each call would go through it.
+            del dispatcher.send_raw_request
 
 
 def _read_questions(result: dict[str, Any]) -> InputRequiredResult:
