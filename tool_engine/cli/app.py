@@ -16,6 +16,7 @@ import typer
 
 from tool_engine.cli.command_list import MARKUP, CommandList
 from tool_engine.cli.completion_scripts import use_own_scripts
+from tool_engine.cli.extras import explain_missing_package
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report_failure
 from tool_engine.cli.options import (
     EXIT_CODES,
@@ -26,7 +27,7 @@ from tool_engine.cli.options import (
     find_origins,
 )
 from tool_engine.cli.settings import Settings
-from tool_engine.errors import ConfigurationError, ToolEngineError
+from tool_engine.errors import ConfigurationError, MissingExtraError, ToolEngineError
 
 _PROGRAM: Final = "tool-engine"
 _CANNOT_WRITE: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
@@ -107,6 +108,12 @@ def _run_words(words: list[str]) -> int:
     except ToolEngineError as error:
         report_failure(str(error), error.error_type, as_json=as_json)
         return EXIT_USAGE if isinstance(error, ConfigurationError) else EXIT_FAILED
+    except ModuleNotFoundError as error:
+        message = explain_missing_package(error)
+        if message is None:
+            raise
+        report_failure(message, MissingExtraError.error_type, as_json=as_json)
+        return EXIT_FAILED
     except typer.TyperException as error:
         return _report_usage(error, words, as_json=as_json)
     except SystemExit as stop:

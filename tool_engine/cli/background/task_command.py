@@ -135,7 +135,8 @@ def _read_step(words: list[str]) -> tuple[str, str, list[str]]:
 async def _run_step(
     settings: Settings, request: Request, params: dict[str, Any], goes_on: list[str]
 ) -> int:
-    async with recording_engine(settings, approver=find_approver()) as engine:
+    approver = find_approver()
+    async with recording_engine(settings, approver=approver, must_record=True) as engine:
         if not engine.store.tasks.is_shared:
             raise CommandError(
                 "tasks need a database to be kept in; name one with --records URL or the variable "

@@ -74,6 +74,7 @@ async def recording_engine(
     *,
     approver: Approver | None = None,
     is_server: bool = False,
+    must_record: bool = False,
     prepare: Callable[[ToolEngine], object] | None = None,
     **changes: Any,
 ) -> AsyncIterator[ToolEngine]:
@@ -82,8 +83,8 @@ async def recording_engine(
     Args:
         settings: The global options.
         approver: Decides about calls of no session.
-        is_server: Whether it reads what other processes have recorded, and must record where a
-            database is named.
+        is_server: Whether it reads what other processes have recorded, and must record.
+        must_record: Whether it is of no use where the database that is named cannot be used.
         prepare: Gets the engine before it loads: tasks that were queued begin with that.
         changes: Fields of `ToolEngineConfig`.
 
@@ -93,19 +94,19 @@ async def recording_engine(
     # What other programs have left is theirs to run, unless a command is for that.
     config = settings.engine_config(**{"run_tasks": False, **changes})
     place = records_place(settings)
-    must_record = is_server and settings.records is not None
+    is_named = settings.records is not None
     storage = None
     if place is not None:
         try:
             storage = await _open_storage(place, None if is_server else config.max_records)
         except CommandError as error:
-            if must_record:
+            if is_named and (is_server or must_record):
                 raise
-            if settings.records is not None or error.kind != "missing_extra":
+            if is_named or error.kind != "missing_extra":
                 sys.stderr.write(f"warning: {safe_text(str(error))}\n")
     store = None if storage is None else ToolKnowledgeStore(storage)
     # In memory they cost a third of what they do there: a default file is for records alone.
-    kept = event_storage_for(config, place) if must_record else None
+    kept = event_storage_for(config, place) if is_named and is_server else None
     engine = ToolEngine(config, store=store, approver=approver, event_storage=kept)
     if prepare is not None:
         prepare(engine)

@@ -47,10 +47,7 @@ _REST: Final = 0.1
 """Seconds between two readings of the list, and at least twice what one takes; then more."""
 _CLOSE_LIMIT: Final = 8.0
 _LONGEST_REASON: Final = 600
-_MISSING: Final = (
-    "servers of the Model Context Protocol need an extra; install it: "
-    "pip install 'tool-engine[mcp]'"
-)
+_MISSING: Final = "needs the SDK of MCP: pip install 'tool-engine[mcp]'"
 
 
 class Connection:
@@ -118,6 +115,8 @@ class Connection:
             return "is closed"
         if self._peer is not None:
             return "is connected"
+        if self._owner is None and find_spec("mcp") is None:
+            return _MISSING
         if self._down_since is None:
             return "is being connected"
         since = datetime.fromtimestamp(self._down_since).astimezone().strftime("%H:%M:%S")
@@ -162,7 +161,7 @@ class Connection:
         self._require_own()
         if self._owner is None and not self._is_closing:
             if find_spec("mcp") is None:
-                raise MissingExtraError(_MISSING)
+                raise MissingExtraError(f"the server {self.settings.name!r} {_MISSING}")
             self._loop = asyncio.get_running_loop()
             disown_in_child(self)
             name = f"tool-engine-mcp {self.settings.name}"
