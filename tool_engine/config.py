@@ -300,6 +300,11 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "tools_directory", directory)
         for field in ("name", "process"):
             check_name(field, getattr(self, field), may_be_none=True)
+        if "${" in (self.process or ""):
+            raise ConfigurationError(
+                f"process is a name, in which no placeholder is filled, got {self.process!r}; set "
+                "the variable TOOL_ENGINE_PROCESS, or in a program give process=os.environ[...]"
+            )
         for switch in _SWITCHES:
             check_switch(switch, getattr(self, switch))
         msgspec.structs.force_setattr(self, "sources", checked_sources(self.sources))

@@ -42,6 +42,7 @@ async def test_who_holds_what(make: Make, service: Work, tmp_path: Path) -> None
     async with served(app) as server:
         await check_api(server)
         await check_pages(server)
+        await check_explanation(server)
         service.gate.set()
         await asyncio.gather(*calls)
 
@@ -55,6 +56,23 @@ async def check_api(server: Service) -> None:
     ]
     assert [(each.position, each.process) for each in found.waiting] == [(1, "p1")]
     assert (await server.client("ann").get("/v1/cluster")).status == 403
+
+
+async def check_explanation(server: Service) -> None:
+    """Who made the call sees what the database knows, without being an operator."""
+    ann = server.client("ann")
+    mine = asyncio.create_task(ann.call("work"))
+    async with asyncio.timeout(BOUND):
+        while True:
+            for each in (await ann.get("/v1/calls")).json["items"]:
+                found = (await ann.get(f"/v1/calls/{each['call_id']}/explanation")).json
+                if (found.get("cluster") or "").startswith("number 2"):
+                    expected = "number 2 for bucket:ai in the cluster, behind 1 call of p1; held by"
+                    assert found["cluster"] == f"{expected} p0 (2)"
+                    assert f"; of all processes: {expected}" in found["text"]
+                    mine.cancel()
+                    return
+            await asyncio.sleep(0.01)
 
 
 async def check_pages(server: Service) -> None:

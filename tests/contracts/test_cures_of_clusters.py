@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,9 @@ START = (
     "admission/cluster/controller.py: start it, correct cluster.url, or let calls go on without it "
     "with on_unavailable='local'"
 )
+VARIABLE = (
+    "config.py: set the variable TOOL_ENGINE_PROCESS, or in a program give process=os.environ[...]"
+)
 AGAIN = "admission/slot.py: look at it, then do it again"
 CALL_AGAIN = "calls/call.py: look whether the tool has run, then call it again"
 SETTINGS = "model/settings/cluster.py: "
@@ -87,7 +91,7 @@ OF_LOOKS = {ANEW, ELSEWHERE, LATER, NAMED, MADE, REACHED}
 OF_SETTINGS = {A_URL, LONGER, ALONE}
 OF_CALLS = {AGAIN, CALL_AGAIN}
 OF_DATABASES = {PRIMARY, NEWER, OWN, DIRECT, RIGHTS, REMOVED}
-TRIED = {NEXT, ANOTHER, START, *OF_DATABASES, *OF_CALLS, *OF_SETTINGS, *OF_LOOKS}
+TRIED = {NEXT, ANOTHER, START, VARIABLE, *OF_DATABASES, *OF_CALLS, *OF_SETTINGS, *OF_LOOKS}
 LIMITS = ClusterLimits(1, buckets={"ai": 2})
 
 
@@ -356,3 +360,27 @@ async def test_a_state_of_another_version(postgres_server: PostgresServer) -> No
     assert await read_cluster(url, "tests") is None
     await open_connection(url)
     assert await read_cluster(url, "tests") is not None
+
+
+def test_a_name_of_a_process_with_a_placeholder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """None is filled there: each process would bear the text itself."""
+    with pytest.raises(ConfigurationError) as raised:
+        ToolEngineConfig(process="${env:POD}")
+    assert names_cure(VARIABLE, str(raised.value)), raised.value
+    monkeypatch.setenv("POD", "pod-7")
+    assert ToolEngineConfig(process=os.environ["POD"]).process == "pod-7"
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools").mkdir()
+    settings = tmp_path / "tool-engine.toml"
+    settings.write_text('process = "${env:POD}"\n')
+    assert run(["config"]) == 2
+    assert names_cure(VARIABLE, capsys.readouterr().err)
+    settings.write_text("")
+    monkeypatch.setenv("TOOL_ENGINE_PROCESS", "pod-7")
+    assert run(["config", "--json"]) == 0
+    said = msgspec.json.decode(capsys.readouterr().out)["settings"]
+    origin = "the variable TOOL_ENGINE_PROCESS"
+    assert {"name": "process", "value": "pod-7", "origin": origin} in said

@@ -19,6 +19,9 @@ async def test_own_records(service: Service, ann: Client, olga: Client) -> None:
     assert len((await olga.get("/v1/records?caller_id=bob")).json["items"]) == 1
     assert (await ann.get("/v1/statistics")).json["total_records"] == 2
     assert (await ann.get("/v1/statistics?caller_id=bob")).json["total_records"] == 0
+    assert (await ann.get("/v1/statistics")).json["by_process"] == {}
+    (found,) = (await ann.get("/v1/statistics?by_process=true")).json["by_process"].values()
+    assert (found["total"], found["failed"]) == (2, 0)
 
     theirs = (await bob.get("/v1/records")).json["items"][0]["record_id"]
     assert (await bob.get(f"/v1/records/{theirs}")).json["params"] == {"a": 2, "b": 0}

@@ -125,6 +125,9 @@ class WaitExplanation(msgspec.Struct, frozen=True):
     behind: str | None = None
     """The call that goes first of all that this one waits behind, which `reason` names; None: none
     does, or it has no id."""
+    cluster: str | None = None
+    """Where it stands among the calls of all processes that share the limit. Said over HTTP alone,
+    as it asks the database: in a program it is `await engine.cluster.explain(call_id)`."""
 
     def hide_calls(self, is_named: Callable[[str], bool]) -> WaitExplanation:
         """Return the same with the ids of some other calls hidden; how many they are stays.
@@ -156,6 +159,8 @@ class WaitExplanation(msgspec.Struct, frozen=True):
             f"{self.call_id} has waited {self.waited:.2f} s as number {self.position} for bucket "
             f"{self.bucket!r}: {self.reason}"
         )
+        if self.cluster is not None:
+            text = f"{text}; of all processes: {self.cluster}"
         if self.wait_p50 is None or self.wait_p90 is None:
             return text
         return f"{text}; about {self.wait_p50:.2f} s to go (nine in ten: {self.wait_p90:.2f} s)"

@@ -13,7 +13,6 @@ import typer
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.settings import (
-    LOCK_VARIABLE,
     OPTIONS,
     VARIABLE_PREFIX,
     VARIABLES,
@@ -91,8 +90,9 @@ def find_origins(ctx: typer.Context) -> dict[str, str]:
             word = source.name
             if word in ("COMMANDLINE", "ENVIRONMENT"):
                 found[name] = option if word == "COMMANDLINE" else VARIABLES[name]
-    if os.environ.get(LOCK_VARIABLE):
-        found["lock"] = LOCK_VARIABLE
+    for name in ("lock", "process"):
+        if os.environ.get(VARIABLES[name]):
+            found[name] = VARIABLES[name]
     return found
 
 

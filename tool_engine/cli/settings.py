@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TOOLS = "tools"
 LOCK_VARIABLE: Final = "TOOL_ENGINE_LOCK"
+PROCESS_VARIABLE: Final = "TOOL_ENGINE_PROCESS"
 
 _AS_LONG_AS_IT_TAKES: Final = 86_400.0
 VARIABLES: Final[Mapping[str, str]] = {
@@ -30,6 +31,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "mcp_servers": "TOOL_ENGINE_MCP_CONFIG",
     "cluster": "TOOL_ENGINE_CLUSTER",
     "lock": LOCK_VARIABLE,
+    "process": PROCESS_VARIABLE,
 }
 """The variables of the environment, by the setting that each says."""
 VARIABLE_PREFIX: Final = "TOOL_ENGINE_"
@@ -193,6 +195,7 @@ class Settings(NamedTuple):
             **said,
             "recursive": self.is_recursive,
             "lock": self.lock,
+            "process": os.environ.get(PROCESS_VARIABLE) or said.get("process"),
             "sources": {**said.get("sources", {}), **self.named_sources()},
             "mcp_servers": self.mcp_servers,
             # The records are opened by commands, which share them.

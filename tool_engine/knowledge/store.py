@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
@@ -25,7 +25,12 @@ from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.outcome import success_rate
 from tool_engine.model.record import CallEntry, KeptCall, RecordQuery, ToolCallRecord
 from tool_engine.model.settings.retention import RecordRetention
-from tool_engine.model.statistics import CallStatistics, RecordTotals, ToolCallSummary
+from tool_engine.model.statistics import (
+    CallStatistics,
+    RecordTotals,
+    ToolCallSummary,
+    sum_processes,
+)
 from tool_engine.redaction import redact_text, words_of
 
 if TYPE_CHECKING:
@@ -177,8 +182,15 @@ class ToolKnowledgeStore(KnownArguments):
         totals = replace(totals, tool_usage=shown_usage(totals.tool_usage))
         return ToolCallSummary.from_totals(conversation_id, totals)
 
-    async def get_call_statistics(self, **filters: Unpack[RecordFilters]) -> dict[str, Any]:
+    async def get_call_statistics(
+        self, *, by_process: bool = False, **filters: Unpack[RecordFilters]
+    ) -> dict[str, Any]:
         """Return the totals of all kept calls, or of those that match the filters.
+
+        Args:
+            by_process: Whether to count each process's calls, too, under `by_process`: a database
+                reads all of them for that.
+            **filters: As in `query_call_records`.
 
         Returns:
             `total_records`, `success_count`, `failure_count`, `success_rate` (percent, two
@@ -206,6 +218,7 @@ class ToolKnowledgeStore(KnownArguments):
             "queue_wait": found.queue_wait,
             "by_tool": found.by_tool,
             "by_bucket": found.by_bucket,
+            **({"by_process": await self._count_processes(query)} if by_process else {}),
         }
 
     async def prune(self, retention: RecordRetention | None = None) -> int:
@@ -276,6 +289,15 @@ class ToolKnowledgeStore(KnownArguments):
         if getattr(self.storage, "statistics", None) is None:
             return CallStatistics.of_records(await self._find_records(query), redact_text)
         return await ask_for_one(_KIND, self.storage, "statistics", CallStatistics, query)
+
+    async def _count_processes(self, query: RecordQuery) -> dict[str, dict[str, Any]]:
+        counts: Iterable[tuple[str | None, str, int]]
+        if getattr(self.storage, "count_processes", None) is None:
+            found = await self._find_records(query)
+            counts = ((each.process, each.outcome.value, 1) for each in found)
+        else:
+            counts = await ask_for_all(_KIND, self.storage, "count_processes", tuple, query)
+        return sum_processes(counts)
 
     async def close(self) -> None:
         """Let the storage write what is left and release its resources."""

@@ -182,6 +182,29 @@ class CallStatistics(msgspec.Struct, frozen=True):
         )
 
 
+def sum_processes(
+    counts: Iterable[tuple[str | None, str, int]],
+) -> dict[str, dict[str, Any]]:
+    """Return what each process's calls add up to, most calls first.
+
+    Args:
+        counts: Process, outcome, and how many calls had both.
+    """
+    tallies: dict[str, Counter[str]] = {}
+    for process, outcome, count in counts:
+        tallies.setdefault(process or "unknown", Counter())[outcome] += count
+    ordered = sorted(tallies.items(), key=lambda item: (-item[1].total(), item[0]))
+    return {
+        name: {
+            "total": (total := outcomes.total()),
+            "failed": (failed := total - outcomes["succeeded"]),
+            "error_rate": round(100.0 * failed / total, 2),
+            "outcomes": dict(outcomes.most_common()),
+        }
+        for name, outcomes in ordered
+    }
+
+
 def _count_calls(
     records: Iterable[KeptCall],
 ) -> tuple[list[CallCount], list[TimeCount]]:

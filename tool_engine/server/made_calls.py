@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from tool_engine.admission.snapshot import WaitExplanation
 from tool_engine.calls.engine_calls import PresentCall
+from tool_engine.errors import ClusterUnavailableError
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.server.admission import describe_no_slot, find_named
 from tool_engine.server.operation import Asked, serve_at
@@ -130,6 +132,9 @@ async def explain_call(asked: Asked) -> Any:
     explanation = asked.engine.controller.explain(asked.path["call_id"])
     if explanation.state == "unknown" and not explanation.reason:
         explanation = describe_no_slot(explanation, found)
+    if explanation.state == "waiting" and (cluster := asked.engine.cluster) is not None:
+        with suppress(ClusterUnavailableError):  # what is known here stays right
+            explanation = replace(explanation, cluster=await cluster.explain(explanation.call_id))
     return explanation.hide_calls(is_named).to_dict()
 
 

@@ -45,7 +45,9 @@ class RecordQuery(_Filters):
 
 
 class StatisticsQuery(_Filters):
-    pass
+    by_process: Annotated[
+        bool, Meta(description="Count the calls of each process, too: all of them are read.")
+    ] = False
 
 
 class WholeQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -80,6 +82,8 @@ class Statistics(msgspec.Struct):
     queue_wait: dict[str, float]
     by_tool: dict[str, Any]
     by_bucket: dict[str, Any]
+    by_process: dict[str, Any] = {}
+    """Empty unless it is asked for."""
 
 
 @serve_at("GET", "/v1/records", scope="read", answer=RecordPage, query=RecordQuery, errors=(404,))
@@ -145,7 +149,10 @@ async def get_statistics(asked: Asked) -> Any:
 
     Tools that the principal may not use are counted, and not named.
     """
-    found = await asked.engine.store.get_call_statistics(**_make_filters(asked))
+    found = await asked.engine.store.get_call_statistics(
+        by_process=asked.query.by_process, **_make_filters(asked)
+    )
+    found.setdefault("by_process", {})
     for name in ("tool_distribution", "by_tool"):
         found[name] = {each: found[name][each] for each in asked.name_usable(found[name])}
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -32,7 +32,12 @@ from tool_engine.cli.records.filters import (
 )
 from tool_engine.cli.records.following import Pace, Patience, print_each, record_looks
 from tool_engine.cli.records.record_line import local_time
-from tool_engine.cli.records.recording import is_shared, newest_records, open_events, open_records
+from tool_engine.cli.records.recording import (
+    name_processes,
+    newest_records,
+    open_events,
+    open_records,
+)
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import OUTCOME_STYLES, event_text
@@ -132,7 +137,7 @@ def run_command(
 
 def print_events(settings: Settings, filters: EventFilters, *, follow: bool, as_json: bool) -> int:
     shown_events = follow_events(settings, filters, follow=follow, is_quiet=as_json)
-    show = _print_json if as_json else partial(_print_line, names_process=is_shared(settings))
+    show = _print_json if as_json else partial(_print_line, name_process=name_processes(settings))
     return (
         print_each(shown_events, show) if follow else run_async(_print_events(shown_events, show))
     )
@@ -294,12 +299,14 @@ def _print_json(event: ToolEngineEvent) -> None:
         "error": event.error,
         "timestamp": event.timestamp.isoformat(),
         "generation": event.generation,
+        "process": event.process,
         "data": {**event.data, **times},
     }
     print_json_line(facts)
 
 
-def _print_line(event: ToolEngineEvent, *, names_process: bool) -> None:
+def _print_line(event: ToolEngineEvent, *, name_process: Callable[[str | None], str]) -> None:
+    process = name_process(event.process)
     words = (
         local_time(event.timestamp),
         "" if event.sequence is None else f"{event.sequence:>6}",
@@ -307,7 +314,7 @@ def _print_line(event: ToolEngineEvent, *, names_process: bool) -> None:
         " ".join((event.tool_name or "").split()),
         event.call_id or "",
         _event_text(event),
-        f"[{event.process or '-'}]" if names_process else "",
+        f"[{process}]" if process else "",
     )
     console = make_console()
     line = "  ".join(word for word in words if word)

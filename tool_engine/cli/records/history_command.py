@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -35,7 +35,7 @@ from tool_engine.cli.records.filters import (
 from tool_engine.cli.records.following import print_each, record_looks
 from tool_engine.cli.records.quantities import seconds_text
 from tool_engine.cli.records.record_line import WIDE, fit_encoding, local_time, record_text
-from tool_engine.cli.records.recording import is_shared, newest_records
+from tool_engine.cli.records.recording import name_processes, newest_records
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import OUTCOME_STYLES, make_table
@@ -99,7 +99,7 @@ def print_history(
     settings: Settings, filters: RecordFilters, *, limit: int, follow: bool, as_json: bool
 ) -> int:
     query = filters.query(limit)
-    show = _print_json if as_json else partial(_print_line, names_process=is_shared(settings))
+    show = _print_json if as_json else partial(_print_line, name_process=name_processes(settings))
     if follow:
         return print_each(_follow_records(settings, query), show)
     return run_async(_print_records(settings, query, as_json=as_json))
@@ -124,21 +124,23 @@ async def _print_records(settings: Settings, query: RecordQuery, *, as_json: boo
         none = "no such calls are recorded" if query.limit else "--limit 0 shows none"
         sys.stderr.write(f"{none}\n")
     elif (console := make_console()).width >= WIDE:
-        console.print(_make_history_table(records, console, names_process=is_shared(settings)))
+        console.print(_make_history_table(records, console, name_processes(settings)))
     else:
+        name_process = name_processes(settings)
         for record in records:
-            _print_line(record, names_process=is_shared(settings))
+            _print_line(record, name_process=name_process)
     return EXIT_OK
 
 
 def _make_history_table(
-    records: Sequence[ToolCallRecord], console: Console, *, names_process: bool
+    records: Sequence[ToolCallRecord], console: Console, name_process: Callable[[str | None], str]
 ) -> Table:
+    processes = [name_process(record.process) for record in records]
     columns = ["ended", "call", "tool", "outcome", "waited", "ran", "caller", "arguments or error"]
-    table = make_table("", *columns, *(["process"] if names_process else []))
+    table = make_table("", *columns, *(["process"] if any(processes) else []))
     # Never cut: a person copies it.
     table.columns[1].min_width = min(max(len(record.call_id or "") for record in records), 40)
-    for record in records:
+    for record, process in zip(records, processes, strict=True):
         outcome = record.outcome.value
         table.add_row(
             as_text(local_time(record.created_at)),
@@ -149,7 +151,7 @@ def _make_history_table(
             as_text(fit_encoding(seconds_text(record.execution_time), console)),
             as_text(record.caller_id or "-"),
             as_text(record_text(record)),
-            *([as_text(record.process or "-")] if names_process else []),
+            *([as_text(process or "-")] if any(processes) else []),
         )
     return table
 
@@ -158,7 +160,8 @@ def _print_json(record: ToolCallRecord) -> None:
     print_json_line(exported_row(record))
 
 
-def _print_line(record: ToolCallRecord, *, names_process: bool) -> None:
+def _print_line(record: ToolCallRecord, *, name_process: Callable[[str | None], str]) -> None:
+    process = name_process(record.process)
     outcome = record.outcome.value
     console = make_console()
     words = (
@@ -168,7 +171,7 @@ def _print_line(record: ToolCallRecord, *, names_process: bool) -> None:
         f"{fit_encoding(seconds_text(record.execution_time), console):>8}",
         record.tool_name,
         record_text(record),
-        f"[{record.process or '-'}]" if names_process else "",
+        f"[{process}]" if process else "",
     )
     line = "  ".join(" ".join(word.split("\n")) for word in words if word)
     console.print(as_text(line, OUTCOME_STYLES.get(outcome, "red")), soft_wrap=True)

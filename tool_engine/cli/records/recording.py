@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import re
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from importlib import import_module
@@ -63,9 +64,16 @@ def records_place(settings: Settings) -> str | None:
         return RecordsURL(named)
 
 
-def is_shared(settings: Settings) -> bool:
-    """Return whether records of several processes stand together, so that lines name them."""
-    return (records_place(settings) or "").startswith("postgres")
+def name_processes(settings: Settings) -> Callable[[str | None], str]:
+    """Return what gives the name that lines show of a process; empty: it says nothing.
+
+    Many share a server; of those that share a file on this machine, only given names tell more
+    than a number.
+    """
+    if (records_place(settings) or "").startswith("postgres"):
+        return lambda process: process or "-"
+    own = re.compile(re.escape(socket.gethostname()) + r"-\d+")
+    return lambda process: "" if own.fullmatch(process or "") else process or ""
 
 
 @contextlib.asynccontextmanager

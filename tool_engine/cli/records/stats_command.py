@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -30,7 +30,7 @@ from tool_engine.cli.records.filters import (
 )
 from tool_engine.cli.records.quantities import seconds_text
 from tool_engine.cli.records.record_line import WIDE, draw_bars, fit_encoding, local_time
-from tool_engine.cli.records.recording import open_records
+from tool_engine.cli.records.recording import name_processes, open_records
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import count_text, make_table
@@ -40,6 +40,7 @@ from tool_engine.model.record import RecordQuery, ToolCallRecord
 from tool_engine.testing.figures import make_curve
 
 _INTERVALS: Final = 24
+_MOST_PROCESSES: Final = 20
 _MOST_PLOTTED: Final = 20_000
 """Calls of a picture: the newest."""
 
@@ -92,7 +93,8 @@ async def _print_statistics(
     settings: Settings, query: RecordQuery, *, plot: str | None, as_json: bool
 ) -> int:
     async with open_records(settings) as store:
-        statistics = await store.get_call_statistics(**_make_filters(query))
+        filters = _make_filters(query)
+        statistics = await store.get_call_statistics(by_process=True, **filters)
         intervals = await _split_intervals(store, query)
         if plot is not None:
             records = await store.storage.query(replace(query, limit=_MOST_PLOTTED))
@@ -102,7 +104,7 @@ async def _print_statistics(
         listed = [{**msgspec.to_builtins(each), "by_tool": each.by_tool} for each in intervals]
         print_json({**statistics, "intervals": listed, "plot": plot})
     else:
-        _print_tables(statistics, intervals, plot)
+        _print_tables(statistics, intervals, name_processes(settings), plot)
     return EXIT_OK
 
 
@@ -136,7 +138,10 @@ def _make_title(intervals: Sequence[_Interval]) -> str:
 
 
 def _print_tables(
-    statistics: dict[str, Any], intervals: Sequence[_Interval], plot: str | None
+    statistics: dict[str, Any],
+    intervals: Sequence[_Interval],
+    name_process: Callable[[str | None], str],
+    plot: str | None,
 ) -> None:
     console = make_console()
     total = statistics["total_records"]
@@ -158,6 +163,8 @@ def _print_tables(
         )
         if statistics["by_bucket"]:
             console.print(make_group_table("buckets", "bucket", statistics["by_bucket"]))
+        if any(map(name_process, statistics["by_process"])):
+            console.print(_make_process_table(statistics["by_process"]))
         if statistics["error_distribution"]:
             console.print(_make_error_table(statistics["error_distribution"]))
     if plot is not None:
@@ -185,6 +192,16 @@ def make_group_table(
             *(as_text(fit_encoding(seconds_text(seconds), console)) for seconds in times),
             *([as_text(fit_encoding(draw_bars(values), console))] if intervals else []),
         )
+    return table
+
+
+def _make_process_table(processes: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = make_table("processes", "process", "calls", "failed")
+    for name, group in itertools.islice(processes.items(), _MOST_PROCESSES):
+        failed = as_text(f"{group['error_rate']:g} %", "red" if group["failed"] else "")
+        table.add_row(as_text(name, "bold cyan"), str(group["total"]), failed)
+    if len(processes) > _MOST_PROCESSES:
+        table.add_row(as_text(f"and {len(processes) - _MOST_PROCESSES} more"), "", "")
     return table
 
 

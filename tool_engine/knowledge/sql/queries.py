@@ -132,6 +132,23 @@ def counted_calls(query: RecordQuery) -> Select[Any]:
     )
 
 
+def count_processes(query: RecordQuery) -> Select[Any]:
+    """Process, outcome, and how many calls had both."""
+    engine = _engine_of(calls.c.call_id)
+    some = (
+        select(engine.label("engine"), calls.c.outcome, func.count().label("calls"))
+        .where(*_make_conditions(query))
+        .group_by(engine, calls.c.outcome)
+        .subquery()
+    )
+    group = (processes.c.process, some.c.outcome)
+    return (
+        select(*group, cast(func.sum(some.c.calls), BigInteger))
+        .join_from(some, processes, processes.c.engine == some.c.engine, isouter=True)
+        .group_by(*group)
+    )
+
+
 def counted_times(query: RecordQuery, measure: str) -> Select[Any]:
     """Tool, bucket, bin, count and the longest time, of `execution_time` or `queue_wait`."""
     bins = calls.c.time_bin if measure == "execution_time" else calls.c.wait_bin

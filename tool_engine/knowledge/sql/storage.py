@@ -183,6 +183,19 @@ class SQLRecordStorage:
             found: CallStatistics = await _load_summing().read_statistics(reader, query)
         return found
 
+    async def count_processes(self, query: RecordQuery) -> list[tuple[str | None, str, int]]:
+        """Return processes, outcomes, and how many matching calls had both.
+
+        Raises:
+            ConfigurationError: `before` or `after` names no record.
+            RecordsUnavailableError: The database does not answer.
+        """
+        async with self._hold_reader() as reader:
+            queries = _load_queries()
+            query = await queries.place_ids(reader, query)
+            (rows,) = await reader.rows(queries.count_processes(query))
+        return [tuple(row) for row in rows]
+
     async def prune(self, retention: RecordRetention | None = None) -> int:
         """Remove the records that are not to be kept, in small steps.
 
