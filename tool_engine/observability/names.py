@@ -94,6 +94,7 @@ FACTS: Final[dict[str, Fact]] = {
     "cluster_not_renewed": Fact(
         "warning", "what a process has of a cluster was not renewed while its event loop was busy"
     ),
+    "cluster_units_kept": Fact("warning", "work outlives `close()`, and its units stay with it"),
     "cluster_refused": Fact("error", "the database of a cluster cannot coordinate it"),
     "fleet_joined": Fact("info", "the machines of a fleet can run tools"),
     "fleet_handler_failed": Fact("info", "a handler on a fleet raised; with its traceback"),

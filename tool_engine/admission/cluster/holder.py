@@ -311,7 +311,7 @@ class Holder:
             self.in_flight = message
             return self._finish_event(effects, now)
         if isinstance(answer, GivenUp):
-            self._is_closed = self._is_closing and not self.running and not self.waiting
+            self._is_closed = self._is_closing and not self.is_busy
             effects += [] if self._is_closed else self._end_life()
         elif isinstance(answer, Conflict):
             self._is_closed = self.outbox.limits is None
@@ -387,6 +387,11 @@ class Holder:
     def has_units(self) -> bool:
         """Whether it holds units, in use or not."""
         return any(account.out for account in self.accounts.values())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls wait, or have not ended."""
+        return bool(self.waiting or self.running)
 
     @property
     def is_involved(self) -> bool:
@@ -565,7 +570,7 @@ class Holder:
             self.op += 1
             self._look_at = now + LOOK_EVERY
             return self._make_hello(now)
-        leaves = self._is_closing and not self.waiting and not self.running
+        leaves = self._is_closing and not self.is_busy
         looks = now >= self._beat_at or (bool(self.waiting) and now >= self._look_at)
         if not (looks or leaves or self._doubted_at is not None or self.outbox.has_news):
             return None

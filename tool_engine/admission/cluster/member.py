@@ -22,7 +22,6 @@ from tool_engine.admission.cluster.cluster_database import (
     is_refusal,
 )
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate
-from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.effects import (
     Adopt,
     Effect,
@@ -42,7 +41,7 @@ from tool_engine.admission.cluster.lease_messages import (
 from tool_engine.admission.cluster.leased_call import make_entry
 from tool_engine.admission.cluster.outage import ON_UNAVAILABLE, Outage
 from tool_engine.admission.cluster.process_holder import ProcessHolder, Turn
-from tool_engine.admission.cluster.saved_state import save_state
+from tool_engine.admission.cluster.saved_state import make_first_state
 from tool_engine.admission.cluster.shared_row import SharedRow
 from tool_engine.admission.cluster.stand_in import StandIn
 from tool_engine.clock import read_uptime
@@ -91,7 +90,6 @@ class ClusterMember:
     ) -> None:
         check_choice("on_unavailable", on_unavailable, ON_UNAVAILABLE)
         self._outage, self._on_unavailable = Outage(ttl), on_unavailable
-        self._is_local = False
         self._holder = ProcessHolder(
             process,
             limits,
@@ -123,6 +121,7 @@ class ClusterMember:
         self._lost_by: BaseException = ConnectionResetError("the connection has ended")
         self._sending: set[asyncio.Task[None]] = set()
         self._running: asyncio.Task[None] | None = None
+        self._last: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._heard = asyncio.Event()
         """Set once the coordinator has answered, or will not."""
@@ -130,7 +129,7 @@ class ClusterMember:
         """Hears of other limits than this process knew."""
         self.on_lost: Callable[[Collection[Any]], object] = list
         """Hears of slots whose units others may have by now."""
-        self._is_over = False
+        self._is_local = self._is_over = self._is_leaving = False
         self.refusal: ConfigurationError | None = None
         """Why the cluster does not take this process; None: it does."""
         self._sure_until = self._wakes_at = math.inf
@@ -229,6 +228,9 @@ class ClusterMember:
         self._set_timer()
         if self._holder.has_units:
             self._stand_in.begin()
+        if self._is_leaving and not self._holder.is_busy:
+            self._is_leaving = False
+            self._last = asyncio.get_running_loop().create_task(self._leave_cluster())
 
     def _take_news(self, effect: Effect, now: float) -> None:
         """Do what is new in the cluster in this process, too."""
@@ -278,7 +280,7 @@ class ClusterMember:
             is_bucket = resource.startswith("bucket:")
             if is_rate(resource) or (is_bucket and limits.limit_of(resource) is None):
                 continue
-            is_wanted = resource in holder.wanted or resource in holder.short
+            is_wanted = resource in holder.wanted or resource in holder.short or self._is_leaving
             units = self._count_units(resource), is_wanted
             if self._is_local and is_bucket:
                 units = limits.limit_of(resource) or 0, False
@@ -415,7 +417,7 @@ class ClusterMember:
         return ClusterConnection(self._url, self.cluster, self._hear_note, self._hear_end)
 
     def _make_silent_connection(self) -> ClusterConnection:
-        return ClusterConnection(self._url, self.cluster, _hear_nothing, _hear_nothing)
+        return ClusterConnection(self._url, self.cluster, lambda _: None, lambda: None)
 
     def _follow_loop(self) -> bool:
         """Connect anew where another event loop runs than before, which has ended; return so."""
@@ -435,13 +437,15 @@ class ClusterMember:
             await self._keep_open(connection)
         finally:
             connection.abort()  # its event loop may be about to end
+            if self._is_leaving:
+                self._stand_in.stop()
 
     async def _keep_open(self, connection: ClusterConnection) -> None:
         holder, pause = self._holder, _AGAIN[0]
         while True:
             life = holder.life
             try:
-                await connection.open(life, self._make_state)
+                await connection.open(life, partial(make_first_state, holder))
             except ConfigurationError as error:
                 self._take_refusal(error, is_final=True)
                 return
@@ -473,19 +477,6 @@ class ClusterMember:
             else:  # as where a server can only be read by now
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _AGAIN[1])
-
-    def _make_state(self, removed_at: float | None) -> bytes:
-        """Return what is written where nothing stands.
-
-        Args:
-            removed_at: The time on the database's clock, if a state was removed by hand; then
-                others may hold what is not known. None: there was none.
-        """
-        holder = self._holder
-        state = Coordinator(holder.limits, grace=holder.grace, ttl=holder.ttl)
-        if removed_at is not None:
-            state.restart_unsure(removed_at)
-        return save_state(state)
 
     def _take_refusal(self, error: ConfigurationError, *, is_final: bool) -> None:
         _log.error("cluster_refused", error=str(error))
@@ -580,8 +571,20 @@ class ClusterMember:
         self._apply_effects(self._holder.tick(read_uptime()))
 
     async def close(self) -> None:
-        """Give everything back, and leave."""
+        """Give everything back, and leave.
+
+        Work that cannot be ended keeps its units, and this process its connection, until it ends.
+        """
         self._apply_effects(self._holder.close(read_uptime()))
+        if self._holder.is_busy:
+            units = {r: n for r in self._holder.accounts if (n := self._count_used(r))}
+            _log.warning("cluster_units_kept", cluster=self.cluster, units=units)
+            self._is_leaving = True
+            self._show_units()
+        else:
+            await self._leave_cluster()
+
+    async def _leave_cluster(self) -> None:
         while self._sending:
             await asyncio.wait(self._sending)
         if self._timer is not None:
@@ -592,7 +595,3 @@ class ClusterMember:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._running
         self._connection.abort()
-
-
-def _hear_nothing(*_: object) -> None:
-    """Take the place of what hears of a connection."""

@@ -50,6 +50,11 @@ class ProcessHolder(Holder):
         """Return how many units of a resource no call uses, nor is about to."""
         return super().idle_of(resource) - self._count_used(resource)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls wait, or have not ended."""
+        return super().is_busy or any(map(self._count_used, self.accounts))
+
     def sure_until(self) -> float:
         """Return until when units may be used without a look at the clock."""
         return min(self.valid_until, self.last_seen + self.grace * SURE)

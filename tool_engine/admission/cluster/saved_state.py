@@ -13,6 +13,7 @@ import msgspec
 from tool_engine.admission.cluster.breakers import ClusterBreaker
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.coordinator import Coordinator
+from tool_engine.admission.cluster.holder import Holder
 from tool_engine.admission.cluster.life import Life
 from tool_engine.admission.cluster.line_up import Turns
 from tool_engine.errors import ConfigurationError
@@ -44,6 +45,20 @@ class _Saved(msgspec.Struct, array_like=True):
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(_Saved)
+
+
+def make_first_state(holder: Holder, removed_at: float | None) -> bytes:
+    """Return what a process writes where nothing stands.
+
+    Args:
+        holder: What the process knows.
+        removed_at: The time on the database's clock, if a state was removed by hand; then others
+            may hold what is not known. None: there was none.
+    """
+    state = Coordinator(holder.limits, grace=holder.grace, ttl=holder.ttl)
+    if removed_at is not None:
+        state.restart_unsure(removed_at)
+    return save_state(state)
 
 
 def save_state(coordinator: Coordinator) -> bytes:

@@ -75,9 +75,13 @@ class StandIn:
             self._is_over.clear()
             self._thread.start()
 
+    def stop(self) -> None:
+        """Watch no more, soon."""
+        self._is_over.set()
+
     async def end(self) -> None:
         """Watch no more."""
-        self._is_over.set()
+        self.stop()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 

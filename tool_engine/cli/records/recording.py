@@ -67,7 +67,7 @@ def records_place(settings: Settings) -> str | None:
 def name_processes(settings: Settings) -> Callable[[str | None], str]:
     """Return what gives the name that lines show of a process; empty: it says nothing.
 
-    Many share a server; of those that share a file on this machine, only given names tell more
+    Many share a server; of those that share a file on this machine, only given names say more
     than a number.
     """
     if (records_place(settings) or "").startswith("postgres"):
