@@ -369,3 +369,51 @@ async def test_work_that_goes_on_is_seen_in_its_slot(tmp_path: Any) -> None:
         (row,) = engine.controller.snapshot().held
         assert (row.call_id, row.state) == (late.call_id, "zombie")
         go_on.set()
+
+
+async def nap() -> None:
+    await asyncio.sleep(0.25)
+
+
+async def test_a_call_that_is_to_be_woken_is_seen_in_its_slot(tmp_path: Any) -> None:
+    """A call that was given its slot holds it before its task runs, and waited until then."""
+    seen: list[Any] = []
+    controller = ToolConcurrencyController(ConcurrencyConfig(max_concurrent=1))
+    async with make_engine(tmp_path, controller) as engine:
+
+        def look(event: ToolEngineEvent) -> None:
+            snapshot = controller.snapshot()
+            seen.append((event.call_id, [each.call_id for each in snapshot.held]))
+            assert snapshot.metrics.active == len(snapshot.held)
+
+        await ready(engine, nap)
+        unsubscribe = engine.subscribe(look, "execution_completed")
+        results = await asyncio.gather(*[engine.execute("sample") for _ in range(3)])
+        unsubscribe()
+        records = await engine.store.query_call_records(limit=3)
+        unseen = await asyncio.gather(*[engine.execute("sample") for _ in range(3)])
+    first, second, third = [result.metadata["call_id"] for result in results]
+    assert seen == [(first, [second]), (second, [third]), (third, [])]
+    waits = [result.metadata["queue_wait"] for result in results]
+    assert waits == [each.queue_wait for each in reversed(records)]
+    assert waits[0] == 0 < 0.24 < waits[1] < waits[1] + 0.24 < waits[2]
+    assert [result.metadata["attempts"] for result in unseen] == [1, 1, 1]
+    waits = [result.metadata["queue_wait"] for result in unseen]
+    assert waits[0] == 0 < 0.24 < waits[1] < waits[1] + 0.24 < waits[2]
+
+
+async def test_a_call_that_is_broken_off_before_it_wakes_passes_its_slot_on(tmp_path: Any) -> None:
+    """What was given to a call whose task is cancelled in that moment goes to the next one."""
+    controller = ToolConcurrencyController(ConcurrencyConfig(max_concurrent=1))
+    async with make_engine(tmp_path, controller) as engine:
+        tasks: list[asyncio.Task[Any]] = []
+        await ready(engine, nap)
+        engine.subscribe(lambda _: tasks[1].cancel(), "execution_completed")
+        tasks += [asyncio.ensure_future(engine.execute("sample")) for _ in range(3)]
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        left = controller.snapshot()
+    assert isinstance(ends[1], asyncio.CancelledError)
+    for end in ends[::2]:
+        assert isinstance(end, ToolExecutionResult)
+        assert end.is_success
+    assert (left.held, left.waiting, left.metrics.active) == ([], [], 0)

@@ -343,12 +343,18 @@ class SlotPool:
 
         The same as `grant`, written out: where more calls come than can run, each comes this way.
         """
-        lane, weight = waiter.lane, waiter.weight
-        bucket, key, arrival = lane.bucket, waiter.order[0], waiter.order[1]
-        waiter.slot = slot = ConcurrencySlot(
-            lane, weight, arrival, now, waiter.request, waiter.call_id, True, key
-        )
-        slot.queue_wait = waited = now - waiter.enqueued_at
+        lane, weight, holder, future = waiter.lane, waiter.weight, waiter.holder, waiter.future
+        bucket, waited = lane.bucket, now - waiter.enqueued_at
+        if holder is not None:
+            holder.lane, holder.arrival, holder.began = lane, waiter.order[1], now
+            holder.waited = waited
+        else:
+            key, arrival, _ = waiter.order
+            waiter.slot = slot = ConcurrencySlot(
+                lane, weight, arrival, now, waiter.request, waiter.call_id, True, key
+            )
+            slot.queue_wait = waited
+            self.held.add(slot)
         bucket.waits.append(waited)
         self.queue.leave_alone(waiter, lane)
         self.granted += 1
@@ -357,9 +363,8 @@ class SlotPool:
         if used > self.most_used:
             self.most_used = used
         self.acquired += 1
-        self.held.add(slot)
-        if not waiter.future.done():
-            waiter.future.set_result(None)
+        if not future.done():
+            future.set_result(None)
 
     def reject_waiter(self, waiter: Waiter, error: AdmissionError | None) -> None:
         """End a wait without a slot; then `hand_over` has to look who stands in its place."""

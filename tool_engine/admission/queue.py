@@ -196,7 +196,7 @@ class Queue:
 
         The lines above are asked when another lane comes: see `settle`.
         """
-        best, bucket = lane.best(), lane.bucket
+        best, bucket = lane.waiters.first(), lane.bucket
         if best is None:
             self.settle()
             if lane.offered is not None:
@@ -391,6 +391,7 @@ class Queue:
             self._move_slot(slot)
         for waiter in waiters:
             waiter.is_waiting, waiter.due, old = True, None, waiter.lane
+            waiter.holder = None
             if waiter.resumes is not None:
                 waiter.lane = waiter.resumes.lane
             else:

@@ -40,6 +40,8 @@ class Waiter(msgspec.Struct, eq=False):
     """What it was given."""
     due: float | None = None
     """Under `fair`: the round that it was to be served in when it became first in its lane."""
+    holder: Any = None
+    """The call, where that notes what it was given, and makes a slot if one is asked for."""
 
     def __lt__(self, other: Waiter) -> bool:
         """Whether it has come earlier: of those whose time ends at once, it expires first."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask
 from tool_engine.logger import get_logger
@@ -35,10 +34,6 @@ class Runs:
             self._deadlines = deadlines
         deadlines.add(run.deadline, number)
         return number
-
-    def find_slots(self) -> list[Any]:
-        """Return the slots of the calls whose callers wait for these runs."""
-        return [run.call.slot for run in self.running.values()]
 
     def keep(self, run: ToolTask) -> None:
         """Take over a run whose caller continues without it."""

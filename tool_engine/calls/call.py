@@ -88,6 +88,7 @@ class Call(msgspec.Struct, eq=False):
     """Where a slot is counted for it that nothing has looked at so far: see `slot`."""
     arrival: int = 0
     began: float = 0.0
+    """When it was given that."""
     run: Any = None
     """The `Run` that is waiting, if one is."""
     bell: Any = None
@@ -100,7 +101,7 @@ class Call(msgspec.Struct, eq=False):
     misfits: tuple[dict[str, Any], ...] = ()
     """Those of its findings that are about its output."""
     waited: float = 0.0
-    """Seconds of waiting for a slot that never came."""
+    """Seconds of waiting for a slot, made or not."""
     limited: Any = None
     """The `LimitedOutput` of a successful call whose output its tool's limits changed."""
     kept: bytes | None = None
@@ -136,6 +137,7 @@ class Call(msgspec.Struct, eq=False):
             self.held = ConcurrencySlot(
                 self.lane, request.weight, self.arrival, self.began, request, self.call_id
             )
+            self.held.queue_wait = self.waited
         return self.held
 
     def name_tool(self, tool: Tool) -> str:

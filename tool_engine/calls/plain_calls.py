@@ -17,7 +17,6 @@ from tool_engine.admission.lines import Lane
 from tool_engine.admission.pool import SlotPool
 from tool_engine.admission.queue import Queue
 from tool_engine.admission.slot import ACTIVE, RELEASED, ConcurrencySlot
-from tool_engine.admission.waiting import Waiter
 from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask, task_of
 from tool_engine.calls.call import ANONYMOUS, Call, name_call
@@ -25,7 +24,7 @@ from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure
 from tool_engine.calls.plain_events import make_end, make_start, read_caller
 from tool_engine.calls.plan import Plan
-from tool_engine.calls.present import QUEUED, Wait
+from tool_engine.calls.present import SlotWait
 from tool_engine.events import EventBus
 from tool_engine.interfaces import AdmissionController
 from tool_engine.knowledge.memory import SMALL, CallerFacts, PlainEntry
@@ -36,7 +35,7 @@ from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.record import next_serial
 
-Begun = tuple[Call, Plan, Waiter | None, Any]
+Begun = tuple[Call, Plan, SlotWait | None, Any]
 """A call that stands in line, and the arguments for its tool; or, without a waiter, one that has
 its slot, and its run, which has taken its first step, perhaps its last."""
 _QUEUED: Final = ToolEngineEventType.EXECUTION_QUEUED
@@ -68,8 +67,7 @@ def make_wires(controller: AdmissionController, *rest: Any) -> Wires | None:
     pool: SlotPool | None = None if share is None else share()
     if pool is None:
         return None
-    runs: Runs = rest[-2]
-    pool.held.find_running = runs.find_slots
+    pool.held.find_running = rest[4].present.find_slots
     return (*rest[:2], pool, pool.queue, *rest[2:])
 
 
@@ -157,7 +155,8 @@ def _join_line(
         return None
     # The same as the controller's `_join_line`, without what was asked above.
     order, future = (0.0, pool.acquired + queue.enqueued, 0), loop.create_future()
-    waiter = Waiter(lane, request, 1, order, now, future, call.call_id, timeout, True, True)
+    waiter = SlotWait(lane, request, 1, order, now, future, call.call_id, timeout, True, True)
+    waiter.call = waiter.holder = call
     if lane.waiting:
         queue.join_behind(waiter, lane)
     else:
@@ -212,42 +211,40 @@ def _end_scoped(
 
 
 async def finish_plain(  # noqa: C901, PLR0912 - each coroutine in between costs at each step of a run
-    wires: Wires, call: Call, plan: Plan, waiter: Waiter | None, rest: Any
+    wires: Wires, call: Call, plan: Plan, waiter: SlotWait | None, rest: Any
 ) -> ToolExecutionResult:
     """Take a call to its end that waits: for a slot, with its arguments as `rest`, or its tool."""
     loop, _, pool, _, bus, plans, owner, _, runs, ending = wires
     run: ToolTask = rest
     if waiter is not None:
-        slot, task, waits = None, task_of(loop), owner.present.waits
         now: Plan | Failure | None = plan
-        wait = Wait(owner.present, call, QUEUED, None, waiter.enqueued_at, task)
+        waits, waiter.task = owner.present.waits, task_of(loop)
         try:
-            wait.cancels = task.cancelling()
-            waits[call.call_id] = wait
+            waiter.cancels = waiter.task.cancelling()
+            waits[call.call_id] = waiter
             if bus.has_subscribers:
                 ending.publish(call, _QUEUED)
             await waiter.future
-            slot = waiter.slot
             del waits[call.call_id]
+            if waiter.slot is not None:
+                call.held, call.lane, call.began = waiter.slot, waiter.lane, waiter.slot.acquired_at
             if plans.get(call.tool_name) is not plan:
                 now = owner.recheck(call, rest)
         except BaseException as error:
-            if slot is None:
+            if (slot := waiter.slot or call.slot) is None:
                 owner.give_up(waiter)
-            if (now := owner.explain_wait(call, slot, wait, wait.leave(error))) is None:
+            error = waiter.leave(owner.present, error)
+            if (now := owner.explain_wait(call, slot, waiter, error)) is None:
                 raise
-        if now is plan:
-            call.held, call.lane = slot, waiter.lane
-        elif owner.settle_wait(call, slot, wait, now) is None:
-            return call.ended()
-        else:
-            plan, call.lane = call.plan or plan, waiter.lane
+        if now is not plan:
+            if owner.settle_wait(call, waiter.slot or call.slot, waiter, now) is None:
+                return call.ended()
+            plan = call.plan or plan
     try:
         if waiter is not None:
             if bus.has_subscribers:
-                owner.announce_start(call, call.held)
-            until = call.held.acquired_at + plan.timeout
-            run = ToolTask(loop, until, runs, call, plan.direct, rest)
+                owner.announce_start(call, call.slot)
+            run = ToolTask(loop, call.began + plan.timeout, runs, call, plan.direct, rest)
             if plan.direct is None:
                 call.bind_run(run, plan)
             run.start(task_of(loop))
@@ -297,9 +294,9 @@ def _end_plainly(
     if bucket_used < 0:
         raise refusal.make_accounting_error(call.slot)
     if slot is None:
-        held = seconds = now - call.began
+        held, waited = (seconds := now - call.began), call.waited
     else:
-        seconds, held = _give_back(pool, slot, now)
+        seconds, held, waited = _give_back(pool, slot, now)
     call.lane = None
     pool.released += 1
     pool.held_seconds += held
@@ -318,8 +315,8 @@ def _end_plainly(
     entry = PlainEntry(packed, kept, seconds, date, after, call_id, facts, tool, serial, caller)
     metadata = facts.copy()
     metadata["call_id"] = call_id
-    if slot is not None:
-        entry.queue_wait = metadata["queue_wait"] = slot.queue_wait
+    if waited:
+        entry.queue_wait = metadata["queue_wait"] = waited
     if memory is None or len(packed) + len(kept) > SMALL:
         ending.append(entry.complete())
     else:
@@ -337,9 +334,13 @@ def _is_special(call: Call, slot: ConcurrencySlot, pool: SlotPool) -> bool:
     return has_called or slot.state is not ACTIVE or slot.is_gated or pool.leases is not None
 
 
-def _give_back(pool: SlotPool, slot: ConcurrencySlot, now: float) -> tuple[float, float]:
-    """Let go of a slot whose units are counted; return the seconds of its call, and of itself."""
+def _give_back(pool: SlotPool, slot: ConcurrencySlot, now: float) -> tuple[float, float, float]:
+    """Let go of a slot whose units are counted.
+
+    Returns:
+        The seconds of its call, those for which it was held, and those that were waited for it.
+    """
     slot.state, seconds = RELEASED, now - slot.acquired_at
     if slot.is_listed:
         pool.held.remove(slot)
-    return seconds, seconds - slot.counted
+    return seconds, seconds - slot.counted, slot.queue_wait

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
+from tool_engine.admission.waiting import Waiter
 from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import LEASE_LOST, STOPPED, WITHDRAWN, task_of
 from tool_engine.calls.call import Call, name_call
@@ -48,7 +49,7 @@ class PresentCalls:
         self._runs = runs
         self._pauses = pauses
         self._reserved: dict[str, None] = {}
-        self.waits: dict[str, Wait] = {}
+        self.waits: dict[str, Wait | SlotWait] = {}
         """Those that wait before they run, by id."""
 
     def reserve_id(self) -> str:
@@ -81,6 +82,13 @@ class PresentCalls:
         """Raise `ConfigurationError` if a tool gives the id of a call that it makes."""
         if call_id is not None:
             raise ConfigurationError("a call that a tool makes takes no call_id; leave it out")
+
+    def find_slots(self) -> list[Any]:
+        """Return the slots of the calls that wait for their tools, or are to be woken for that."""
+        calls = [run.call for run in self._runs.running.values()]
+        # Each of the others that has a lane was given what a slot stands for.
+        calls += [wait.call for wait in self.waits.values() if wait.call.lane is not None]
+        return [call.slot for call in calls]
 
     def __iter__(self) -> Iterator[tuple[Call, str, float]]:
         """Yield each call with its state, and when that began on the loop's clock."""
@@ -144,9 +152,37 @@ class PresentCalls:
                 call.end_pause(LEASE_LOST)
 
 
+class Stoppable:
+    """A wait of a call that can be ended from outside."""
+
+    __slots__ = ()
+    call: Call
+    task: Any
+    cancels: int
+    is_stopped: bool
+
+    def leave(self, present: PresentCalls, error: BaseException | None) -> Any:
+        """End with what the task sees; return a `StoppedError` in place of an end from outside."""
+        present.waits.pop(self.call.call_id, None)
+        if not self.is_stopped or self.task.uncancel() > self.cancels:
+            return error
+        is_all = error is None or isinstance(error, asyncio.CancelledError)
+        return StoppedError() if is_all else error
+
+    def stop(self, reason: str | Failure | None) -> bool:
+        """End the wait, and with it the call, unless `reason` is None; False: that was done."""
+        if self.is_stopped and (reason is None or self.call.stopped is not None):
+            return False
+        self.call.stopped = reason
+        if not self.is_stopped:
+            self.is_stopped = True
+            self.task.cancel()
+        return True
+
+
 @settable
-class Wait(msgspec.Struct, eq=False):
-    """One wait of a call, which can be ended from outside: a context for the task that waits.
+class Wait(Stoppable, msgspec.Struct, eq=False):
+    """One such wait: a context for the task that waits.
 
     Leaving it raises `StoppedError` where that ended it, and a cancellation by its caller as that.
     """
@@ -159,16 +195,16 @@ class Wait(msgspec.Struct, eq=False):
     plan: Any = None
     """What it waits for consent to; None: for none."""
     began: float = 0.0
-    _task: Any = None
+    task: Any = None
     cancels: int = 0
     """How often its task was cancelled before."""
-    _is_stopped: bool = False
+    is_stopped: bool = False
 
     def __enter__(self) -> None:
         loop = asyncio.get_running_loop()
         self.began = loop.time()
-        self._task = task_of(loop)
-        self.cancels = self._task.cancelling()
+        self.task = task_of(loop)
+        self.cancels = self.task.cancelling()
         self._present.waits[self.call.call_id] = self
 
     def __exit__(
@@ -177,23 +213,22 @@ class Wait(msgspec.Struct, eq=False):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if (found := self.leave(error)) is not error:
+        if (found := self.leave(self._present, error)) is not error:
             raise found from error
 
-    def leave(self, error: BaseException | None) -> Any:
-        """End with what the task sees; return a `StoppedError` in place of an end from outside."""
-        self._present.waits.pop(self.call.call_id, None)
-        if not self._is_stopped or self._task.uncancel() > self.cancels:
-            return error
-        is_all = error is None or isinstance(error, asyncio.CancelledError)
-        return StoppedError() if is_all else error
 
-    def stop(self, reason: str | Failure | None) -> bool:
-        """End the wait, and with it the call, unless `reason` is None; False: that was done."""
-        if self._is_stopped and (reason is None or self.call.stopped is not None):
-            return False
-        self.call.stopped = reason
-        if not self._is_stopped:
-            self._is_stopped = True
-            self._task.cancel()
-        return True
+@settable
+class SlotWait(Stoppable, Waiter, eq=False):
+    """The wait of a call for its slot, and its place in line."""
+
+    call: Any = None
+    task: Any = None
+    cancels: int = 0
+    is_stopped: bool = False
+    state: ClassVar[str] = QUEUED
+    plan: ClassVar[None] = None
+
+    @property
+    def began(self) -> float:
+        """When it began, on the loop's clock."""
+        return self.enqueued_at
