@@ -408,7 +408,11 @@ async def test_a_call_that_is_broken_off_before_it_wakes_passes_its_slot_on(tmp_
     async with make_engine(tmp_path, controller) as engine:
         tasks: list[asyncio.Task[Any]] = []
         await ready(engine, nap)
-        engine.subscribe(lambda _: tasks[1].cancel(), "execution_completed")
+
+        def break_off(_: ToolEngineEvent) -> None:
+            tasks[1].cancel()
+
+        engine.subscribe(break_off, "execution_completed")
         tasks += [asyncio.ensure_future(engine.execute("sample")) for _ in range(3)]
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         left = controller.snapshot()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -155,7 +155,9 @@ class PresentCalls:
 class Stoppable:
     """A wait of a call that can be ended from outside."""
 
-    __slots__ = ()
+    if not TYPE_CHECKING:
+        __slots__ = ()  # the wait has the fields
+
     call: Call
     task: Any
     cancels: int

@@ -118,9 +118,10 @@ class _Packed:
             ((key, held),) = made[0].items()
             if isinstance(held, list):
                 self._wrapping, listed = key, held
-        know: Callable[[str, str], str] = {}.setdefault
+        known: dict[str, str] = {}
         parts = [
-            _share_texts(listed[at : at + _AT_ONCE], know) for at in range(0, len(listed), _AT_ONCE)
+            _share_texts(listed[at : at + _AT_ONCE], known.setdefault)
+            for at in range(0, len(listed), _AT_ONCE)
         ]
         # A text that comes again is one value then: of all forms this one is read the fastest.
         self._load: Callable[[bytes], list[Any]] = marshal.loads
