@@ -12,9 +12,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from mcp import Client
 
 from tests import warm
-from tests.server.process import HEADERS, server_process, write_tools
+from tests.server.process import HEADERS, SERVER, server_process, write_tools
+from tests.warm_async import start
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.cli.app import run
 from tool_engine.cli.records.recording import recording_engine
@@ -51,6 +53,54 @@ async def test_a_server_with_tokens_that_ends_at_a_signal(tmp_path: Path) -> Non
             ending = asyncio.create_task(server.end())
             assert await events.content.read() == b"\n"
         assert await ending == (128 + signal.SIGTERM, "")
+
+
+PROGRAM = """
+from tool_engine import ToolEngine, ToolEngineConfig
+
+engine = ToolEngine(ToolEngineConfig(records="sqlite:///shop.db"))
+
+
+@engine.tool(effect="read")
+async def price(article: str) -> int:
+    \"\"\"Look a price up.
+
+    Args:
+        article: Of what.
+    \"\"\"
+    return len(article)
+"""
+
+
+async def test_the_engine_of_a_program(tmp_path: Path) -> None:
+    """It is served as it is, to all doors: its tools of code, its database and its limits."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    words = ("--app", "shop:engine", "--no-auth", "--port", "0", "--mcp", "--studio")
+    process = await start(*("-m", "tool_engine.cli", "serve", *words), cwd=tmp_path, imports=SERVER)
+    try:
+        async with asyncio.timeout(BOUND):
+            url = (await process.stderr.readline()).decode().split()[-1]
+        async with aiohttp.ClientSession(url) as http:
+            path, body = "/v1/tools/price/calls", {"arguments": {"article": "tea"}}
+            async with http.post(path, json=body) as answer:
+                assert (await answer.json())["output"] == {"result": 3}
+            async with http.post(path, json=body, headers={"prefer": "respond-async"}) as answer:
+                location = answer.headers["location"]
+            async with http.get(f"{location}?wait=30") as answer:
+                assert (await answer.json())["status"] == "succeeded"
+            async with http.get("/studio/") as answer:
+                assert answer.status == 200
+        async with Client(f"{url}/mcp", mode="2026-07-28") as client:
+            assert [each.name for each in (await client.list_tools()).tools] == ["price"]
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(BOUND):
+            assert await process.wait() == 128 + signal.SIGTERM
+        assert (tmp_path / "shop.db").exists()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def test_it_is_heard_while_it_drains(tmp_path: Path) -> None:
