@@ -145,6 +145,8 @@ IMPORTED_BY_SOME = (
 """What some tests import that takes long."""
 KNOWN_CONSTANTS = "tests.warm_constants"
 """Imported behind all else."""
+COMMANDS = "tests.warm_commands"
+"""What programs load: each that is started would spend up to 0.3 s on it."""
 SUMMARY = re.compile(r"^(?:\d+ \w+, )*\d+ \w+ in [\d.]+s", re.MULTILINE)
 """The line of pytest that says how many tests ended in which way."""
 COUNT = re.compile(r"(\d+) ([a-z]+)")
@@ -378,7 +380,7 @@ def main(arguments: Sequence[str]) -> int:
         if not options.coverage:
             more = () if options.quick else IMPORTED_BY_SOME
             forking = Server(folder / "parts", (*IMPORTED, *more, KNOWN_CONSTANTS))
-        warm = None if options.quick else Server(folder / "warm")
+        warm = None if options.quick else Server(folder / "warm", (COMMANDS,))
         environment |= {} if warm is None else {ADDRESS: str(folder / "warm")}
         code = asyncio.run(run_all(parts, words, environment, forking))
         for server in filter(None, (forking, warm)):

@@ -37,7 +37,10 @@ ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "tests" / "warm_program.py"
 WARM = (
     "aiosqlite",
+    "pydantic._internal._generate_schema",
     "pydantic.fields",
+    "pydantic.plugin._loader",
+    "pydantic.type_adapter",
     "pydantic.types",
     "rich.live",
     "runpy",
@@ -46,10 +49,14 @@ WARM = (
     "tool_engine.agent.loop",
     "tool_engine.agent.models.recorded",
     "tool_engine.approval.console",
+    "tool_engine.calls.plain_calls",
     "tool_engine.cli.app",
     "tool_engine.cli.chat.chat_command",
     "tool_engine.cli.chat.conversation",
     "tool_engine.cli.files",
+    "tool_engine.cli.start",
+    "tool_engine.cli.usage",
+    "tool_engine.executors.bare_entry",
     "tool_engine.executors.calculator",
     "tool_engine.executors.commands.command_executor",
     "tool_engine.executors.commands.shell_entry",
@@ -64,6 +71,8 @@ WARM = (
     "tool_engine.knowledge.sql.summing",
     "tool_engine.knowledge.sql.writing.sqlite",
     "tool_engine.session.session",
+    "typer._adapters",
+    "typer._click.decorators",
 )
 """What programs load."""
 SDK = (
