@@ -77,6 +77,8 @@ def pytest_collection_finish() -> None:
     """Spares each garbage collection of the run the look at all tests that there are."""
     gc.collect()
     gc.freeze()
+    # With few objects that are not frozen, the oldest are looked through all the time.
+    gc.set_threshold(5_000, 20, 20)
 
 
 @pytest.hookimpl(wrapper=True)
