@@ -72,7 +72,9 @@ _KINDS: Final = {
     **dict.fromkeys(("seconds", "largest"), "float8"),
 }
 _ARRAYS: Final = ", ".join(
-    f"${number + 1}::{_KINDS.get(name, 'text')}[]" for number, name in enumerate(STATISTICS)
+    # As texts: what arrays of numbers are, asyncpg asks the server on each new connection.
+    f"${number + 1}::text[]::{_KINDS.get(name, 'text')}[]"
+    for number, name in enumerate(STATISTICS)
 )
 _ADD_TO_STATISTICS: Final = (
     # In the order of the key, which `count_rows` gives: two processes never wait for each other.
@@ -197,9 +199,8 @@ class PostgresDatabase:
 
     async def _add_counts(self, counts: list[Count]) -> None:
         if counts:
-            await self._connection.execute(
-                _ADD_TO_STATISTICS, *map(list, zip(*counts, strict=True))
-            )
+            columns = (list(map(str, column)) for column in zip(*counts, strict=True))
+            await self._connection.execute(_ADD_TO_STATISTICS, *columns)
 
     async def _insert_definitions(self, batch: Batch) -> None:
         # In one order, so that two processes that write the same never wait for each other.
