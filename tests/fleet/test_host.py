@@ -67,7 +67,9 @@ async def hear_worker(entry: PythonEntry) -> tuple[list[list[dict[str, Any]]], f
             assert ready["answer"]["error"] is None, ready
             began = time.monotonic()
             while answers < CALLS:
-                _, count, said = read_bundle(await host.exchange(bundle))
+                reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+                host.exchange(bundle, reply.set_result)
+                _, count, said = read_bundle(await reply)
                 answers += count
                 bundle = b""
                 messages += [json.loads(each) for each in split_messages(said)]

@@ -24,6 +24,7 @@ import ray
 from ray._private.runtime_env.py_modules import upload_py_modules_if_needed
 from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
 
+from tool_engine.executors.fleet.actor import THREADS, FleetActor
 from tool_engine.executors.fleet.frames import (
     BUNDLE,
     FrameWriter,
@@ -31,7 +32,6 @@ from tool_engine.executors.fleet.frames import (
     read_frames,
     write_bundle,
 )
-from tool_engine.executors.fleet.host import FleetHost
 
 _AT_ONCE: Final = 2
 """Requests to one worker at a time: one that waits for answers, and one that brings calls."""
@@ -153,7 +153,7 @@ class Driver:
         else:
             _check_reachable(address)
             ray.init(address=address, **quiet)
-        self._make = ray.remote(FleetHost)
+        self._make = ray.remote(FleetActor)
         return _look_around()
 
     async def _end_all(self) -> None:
@@ -202,7 +202,7 @@ class _Link:
         self._sending = threading.Lock()
         """Held while a bundle goes to Ray, so that none overtakes another; never by those threads:
         Ray may wait for them."""
-        self._calls = self._asked = 0
+        self._calls = self._asked = self._sent = 0
         self._next = 1
         self._early: dict[int, bytes] = {}
         self._is_over = False
@@ -213,7 +213,8 @@ class _Link:
             if self._is_over:
                 return
             # Owned: it dies with this process. Never run twice by Ray.
-            made = make.options(max_restarts=0, max_task_retries=0, max_concurrency=16, **options)
+            never = {"max_restarts": 0, "max_task_retries": 0}
+            made = make.options(**never, max_concurrency=THREADS, **options)
             self._actor = made.remote(bytes(order.settings))
             self._exchange = self._actor.exchange  # which Ray makes anew each time
             said = await self._actor.prepare.remote()
@@ -249,7 +250,9 @@ class _Link:
                 is_wanted = bool(self._items) or (self._calls > 0 and not self._asked)
                 if self._is_over or self._asked >= _AT_ONCE or not is_wanted:
                     return
-                bundle = b"".join(self._items)
+                self._sent += 1
+                # Numbered, for the worker's threads may begin with them in another order.
+                bundle = write_bundle(self._sent, 0, b"".join(self._items))
                 self._items.clear()
                 self._asked += 1
             try:

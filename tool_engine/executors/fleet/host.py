@@ -1,8 +1,8 @@
 """What does a worker of a fleet do on its node?
 
-It is an actor of Ray, and runs no tool itself: a process below it does, behind the guardian that
-`isolation: process` has, too. So what a tool does to its process does not reach Ray's, and when the
-actor, its node or its engine ends, nothing of the tool is left.
+It runs no tool itself: a process below it does, behind the guardian that `isolation: process` has,
+too. So what a tool does to its process does not reach Ray's, and when the actor, its node or its
+engine ends, nothing of the tool is left.
 
 What it is sent and what it answers is JSON. It never sees a pickle of a tool's.
 """
@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -86,7 +86,7 @@ def encode_fault(number: int, kind: str, message: str) -> bytes:
 
 
 class FleetHost:
-    """One worker of one tool.
+    """One worker of one tool, on an event loop; see `FleetActor` for who calls it.
 
     Args:
         settings: `Settings` as JSON.
@@ -106,7 +106,8 @@ class FleetHost:
         """Those of them whose grace is over."""
         self._answers: deque[bytes] = deque()
         self._reports: list[tuple[int, bytes]] = []
-        self._asked: asyncio.Future[None] | None = None
+        self._asked: Callable[[bytes], object] | None = None
+        """Takes the next reply: one is waited for."""
         self._number = 0
         self._reported_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -129,27 +130,23 @@ class FleetHost:
             said["answer"] = msgspec.Raw(await self._start_process())
         return msgspec.json.encode(said)
 
-    async def exchange(self, bundle: bytes) -> bytes:
-        """Take requests, and return what there is to say; wait until there is something.
+    def exchange(self, bundle: bytes, reply: Callable[[bytes], object]) -> None:
+        """Take requests, and reply once with what there is to say, as soon as there is something.
 
         The reply is a bundle with its number, and how many of its messages are answers.
 
-        Of two that wait the older one returns: its asker has asked again. Replies are numbered,
+        Of two that wait the older one is answered: its asker has asked again. Replies are numbered,
         since they can overtake one another.
         """
         for message in split_messages(bundle):
             for item in _read_raws(message):
                 self._take_item(bytes(item))
         self._begin_waiting()
-        if self._asked is not None:
-            self._end_wait()
-        if not self._answers and not self._can_report():
-            asked = self._asked = asyncio.get_running_loop().create_future()
-            await asked
-            if self._asked is asked:
-                self._asked = None
-        self._number += 1
-        return write_bundle(self._number, *self._take_messages())
+        self._end_wait()
+        if self._answers or self._can_report():
+            self._send_reply(reply)
+        else:
+            self._asked = reply
 
     async def stop(self) -> None:
         """End the process, and all that it has started."""
@@ -265,8 +262,12 @@ class FleetHost:
 
     def _end_wait(self) -> None:
         asked, self._asked = self._asked, None
-        if asked is not None and not asked.done():
-            asked.set_result(None)
+        if asked is not None:
+            self._send_reply(asked)
+
+    def _send_reply(self, reply: Callable[[bytes], object]) -> None:
+        self._number += 1
+        reply(write_bundle(self._number, *self._take_messages()))
 
     def _can_report(self) -> bool:
         if not self._reports:

@@ -1,0 +1,59 @@
+"""How do Ray's threads reach what a worker of a fleet does, and wait for what it says?
+
+An actor with coroutines would change its thread four times for each of their calls, twice of them
+to read the arguments: that is half of what Ray itself takes for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from queue import SimpleQueue
+from typing import Any, Final
+
+from tool_engine.executors.fleet.frames import read_bundle
+from tool_engine.executors.fleet.host import FleetHost
+
+THREADS: Final = 4
+"""One that prepares, one that stops, and two that exchange bundles."""
+
+
+class FleetActor:
+    """What Ray makes of a worker, and calls in some of its threads at once.
+
+    Args:
+        settings: `host.Settings` as JSON.
+    """
+
+    def __init__(self, settings: bytes) -> None:
+        self._host = FleetHost(settings)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._next = 1
+        self._early: dict[int, tuple[bytes, Callable[[bytes], object]]] = {}
+        """Bundles that have overtaken others, whose number is not the next one."""
+
+    def prepare(self) -> bytes:
+        """Prepare the host; see `FleetHost.prepare`."""
+        return self._wait_for(self._host.prepare())
+
+    def exchange(self, numbered: bytes) -> bytes:
+        """Bring the host a bundle with its number; return its reply."""
+        number, _, bundle = read_bundle(numbered)
+        replies: SimpleQueue[bytes] = SimpleQueue()
+        self._loop.call_soon_threadsafe(self._take_bundle, number, bundle, replies.put)
+        return replies.get()
+
+    def stop(self) -> None:
+        """End the host's process, and all that it has started."""
+        self._wait_for(self._host.stop())
+
+    def _take_bundle(self, number: int, bundle: bytes, reply: Callable[[bytes], object]) -> None:
+        self._early[number] = (bundle, reply)
+        while (ready := self._early.pop(self._next, None)) is not None:
+            self._next += 1
+            self._host.exchange(*ready)
+
+    def _wait_for(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
