@@ -182,6 +182,7 @@ def ray_cluster() -> Iterator[RayCluster]:
 
 def main(count: int) -> None:
     """Start nodes, and do what the standard input says until it ends."""
+    from ray._private.internal_api import get_memory_info_reply, get_state_from_address
     from ray.cluster_utils import Cluster
 
     output, sys.stdout = sys.stdout, sys.stderr
@@ -212,6 +213,9 @@ def main(count: int) -> None:
             node = nodes.pop(order["pid"], cluster.head_node)
             cluster.remove_node(node, allow_graceful=False)
             say()
+        elif order["do"] == "stored":
+            reply = get_memory_info_reply(get_state_from_address(cluster.address))
+            say(bytes=reply.store_stats.cumulative_created_bytes)
     cluster.shutdown()
 
 

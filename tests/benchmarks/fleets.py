@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -39,6 +40,8 @@ CALLS = {"one by one": 100, "100 in flight": 1_000, "batches of 100": 10_000}
 ROUNDS = 9
 LINES = 2_000
 BARE, ENGINE, LOCAL = "bare actors of Ray", "tool-engine, isolation: ray", "tool-engine, local"
+PLAIN = "a bare actor without coroutines"
+"""Cheaper, and no place for an async handler: one call at a time."""
 BY_HAND = "a pool of them by hand, one call each"
 HANDLERS = """
 import asyncio
@@ -62,7 +65,8 @@ async def fleets(_directory: str = "") -> bool:
     async with _callers() as (engine, turns):
         kept = True
         for way, limit in BUDGETS.items():
-            peers = [BARE, BY_HAND] if way.startswith("batches") else [BARE]
+            more = {"batches of 100": [BY_HAND], "one by one": [PLAIN]}
+            peers = [BARE, *more.get(way, [])]
             names = [*peers, ENGINE, LOCAL]
             times = await _time_turns(way, {name: turns[name] for name in names})
             rates = {name: CALLS[way] / median(times[name]) for name in names}
@@ -115,6 +119,7 @@ async def _callers() -> AsyncIterator[tuple[ToolEngine, dict[str, Turn]]]:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # else it listens on more than loopback
+            "RAY_worker_niceness": "0",  # as all others, for bare actors and for ours
         }
         os.environ.update(settings)
         bare = await asyncio.to_thread(
@@ -147,7 +152,10 @@ async def _callers() -> AsyncIterator[tuple[ToolEngine, dict[str, Turn]]]:
             async def call_pool(way: str) -> float:
                 return await call_bare(f"{way}, by hand")
 
-            turns: dict[str, Turn] = {BARE: call_bare, BY_HAND: call_pool}
+            async def call_plain(way: str) -> float:
+                return await call_bare(f"{way}, plain")
+
+            turns: dict[str, Turn] = {BARE: call_bare, BY_HAND: call_pool, PLAIN: call_plain}
             yield engine, {**turns, ENGINE: call_engine, LOCAL: call_local}
         finally:
             await engine.close()
@@ -269,11 +277,22 @@ async def _serve_bare() -> None:
         async def many(self, xs: list[int]) -> list[int]:
             return xs
 
+    class Plain:
+        def noop(self, x: int) -> int:
+            return x
+
+    most = CALLS["batches of 100"]
     kind: Any = ray.remote(num_cpus=0, max_concurrency=IN_FLIGHT)(Bare)
     actors = [kind.remote() for _ in range(ACTORS)]
 
     async def call_one(number: int) -> None:
         assert await actors[0].noop.remote(number) == number
+
+    plain_kind: Any = ray.remote(num_cpus=0)(Plain)
+    plain = plain_kind.remote()
+
+    async def call_plain(number: int) -> None:
+        assert await plain.noop.remote(number) == number
 
     async def send_batch(place: int) -> None:
         numbers = [*range(BATCH)]
@@ -281,16 +300,15 @@ async def _serve_bare() -> None:
 
     pool = _PoolByHand(actors)
     print(ray.get_runtime_context().gcs_address, flush=True)
+    ways: dict[str, Callable[[], Awaitable[float]]] = {
+        "one by one": partial(_time_calls, call_one, CALLS["one by one"], 1),
+        "one by one, plain": partial(_time_calls, call_plain, CALLS["one by one"], 1),
+        "100 in flight": partial(_time_calls, call_one, CALLS["100 in flight"], IN_FLIGHT),
+        "batches of 100": partial(_time_calls, send_batch, *[most // BATCH] * 2),
+        "batches of 100, by hand": partial(_time_calls, pool.call, *[most] * 2),
+    }
     while way := (await asyncio.to_thread(sys.stdin.readline)).strip():
-        if way.endswith("by hand"):
-            count = CALLS["batches of 100"]
-            seconds = await _time_calls(pool.call, count, count)
-        elif way.startswith("batches"):
-            seconds = await _time_calls(send_batch, CALLS[way] // BATCH, CALLS[way] // BATCH)
-        else:
-            seconds = await _time_calls(
-                call_one, CALLS[way], 1 if way == "one by one" else IN_FLIGHT
-            )
+        seconds = await ways[way]()
         print(json.dumps(seconds), flush=True)
     ray.shutdown()
 

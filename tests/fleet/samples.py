@@ -83,10 +83,13 @@ def path(text): return [os.environ.get("GREETING"), os.environ.get("CUDA_VISIBLE
 
 
 def define_tool(name: str, handler: str, **config: Any) -> dict[str, Any]:
-    """The definition of a handler as a tool of a fleet that takes a text."""
+    """The definition of a handler as a tool of a fleet that takes a text; one of another module
+    than the usual one has its name before it.
+    """
     text = {"name": "text", "type": "string", "required": True, "description": "x"}
     config = {"isolation": "ray", "resources": {"cpus": 0}, **config}
-    entry = {"type": "custom", "handler": f"handlers_of_fleets:{handler}", "config": config}
+    place = handler if ":" in handler else f"handlers_of_fleets:{handler}"
+    entry = {"type": "custom", "handler": place, "config": config}
     return {"name": name, "description": "A sample", "parameters": [text], "entry": entry}
 
 

@@ -153,7 +153,7 @@ class FleetBackend(ExecutionBackend):
     ) -> Any:
         if self._is_closed:
             raise ToolExecutionError(_CLOSED)
-        call = FleetCall(params, context, trace_headers())
+        call = FleetCall(params, context, trace_headers(), tool)
         if not self.connection.is_joined:
             await self._join_for(context.call_id or "")
         while (line := self._find_line(tool)) is None:

@@ -22,6 +22,8 @@ from tool_engine.executors.python.worker import Answer, Fault, signature_of
 from tool_engine.executors.python.worker_pool import make_exception, word_import_fault
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+from tool_engine.redaction.error_words import secrets_if_known, shorten_words
 
 _log: Final = get_logger(__name__)
 SHARED_CALLS: Final = 100
@@ -58,16 +60,22 @@ class FleetCall:
     """One call on its way to a worker and back; `is_over` when its work has ended."""
 
     __slots__ = (
-        *("context", "ended", "is_given_up", "is_over", "line", "number", "params", "trace"),
-        "worker",
+        *("context", "ended", "is_given_up", "is_over", "line", "number", "params", "tool"),
+        *("trace", "worker"),
     )
 
     def __init__(
-        self, params: dict[str, Any], context: ToolExecutionContext, trace: dict[str, str]
+        self,
+        params: dict[str, Any],
+        context: ToolExecutionContext,
+        trace: dict[str, str],
+        tool: Tool | None = None,
     ) -> None:
         self.params = params
         self.context = context
         self.trace = trace
+        self.tool = tool
+        """What says which of the arguments are secret."""
         self.number = 0
         self.line: Line | None = None
         """Where it waits, or has waited."""
@@ -175,13 +183,15 @@ class FleetWorker:
     def _log_frames(self, call: FleetCall, fault: Fault) -> None:
         """Log where a handler failed, for its author: a model never sees that."""
         if fault.frames:
+            # The names of files and classes may be made of what was sent.
+            secrets = secrets_if_known(call.tool, call.params)
             _log.info(
                 "fleet_handler_failed",
                 handler=self._line.entry.place,
                 call_id=call.context.call_id,
                 node=None if self.ready is None else self.ready.node,
-                error=fault.type,
-                traceback=fault.frames,
+                error=shorten_words(fault.type, secrets),
+                traceback=shorten_words(fault.frames, secrets, most=len(fault.frames)),
             )
 
     def note_gone(self) -> None:
