@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.effort import IS_WHOLE
 from tests.ray_cluster import RayCluster, is_alive
 from tool_engine import (
     ConcurrencyConfig,
@@ -19,6 +20,8 @@ from tool_engine import (
 
 BOUND = 100.0
 """Seconds after which a test has failed."""
+ROUNDS = 20 if IS_WHOLE else 1
+"""How often a failure is tried."""
 HANDLERS = '''
 import asyncio, contextlib, os, signal, subprocess, sys, time
 @contextlib.contextmanager

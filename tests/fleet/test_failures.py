@@ -22,10 +22,9 @@ import pytest_asyncio
 import structlog
 
 from tests.effort import IS_WHOLE
-from tests.fleet.samples import BOUND, Bench, fleet_engine, has_ended
+from tests.fleet.samples import BOUND, ROUNDS, Bench, fleet_engine, has_ended
 from tests.ray_cluster import RayCluster, is_alive, read_command, tree_of
 
-ROUNDS = 20 if IS_WHOLE else 1
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.asyncio(loop_scope="package"),
@@ -96,9 +95,17 @@ async def test_it_runs_again_only_if_that_is_harmless(shared_bench: Bench, tmp_p
 
 async def test_deadlines(shared_bench: Bench, tmp_path: Path) -> None:
     """C21: the result is there by then; the slot is free when nothing of the work is left."""
+    for turn in range(ROUNDS):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        await check_deadlines(shared_bench, folder)
+
+
+async def check_deadlines(shared_bench: Bench, folder: Path) -> None:
+    """Lets one call of each kind of handler miss its deadline."""
 
     async def miss_deadline(name: str) -> None:
-        bench = shared_bench.with_file(tmp_path / name)
+        bench = shared_bench.with_file(folder / name)
         assert (await bench.call(name, "")).is_success  # so that a worker is there
         result = await bench.call(name, seconds=1.5)
         assert result.error_type == "timeout"
@@ -107,7 +114,7 @@ async def test_deadlines(shared_bench: Bench, tmp_path: Path) -> None:
     await asyncio.gather(*map(miss_deadline, names))
     await asyncio.wait_for(shared_bench.becomes_free(), SOON)
     for name in names:
-        noted = await shared_bench.with_file(tmp_path / name).noted(2 if name == "spawn" else 1)
+        noted = await shared_bench.with_file(folder / name).noted(2 if name == "spawn" else 1)
         if name != "wait":
             assert not any(is_alive(pid) for pid in noted if name == "spawn" or pid != noted[0])
 
@@ -162,13 +169,18 @@ async def cancel_after(bench: Bench, delay: float, names: Iterable[str]) -> None
 
 async def test_cancel_at_every_stage(shared_bench: Bench) -> None:
     """C24: while it waits, its worker starts, it runs, or its result is on its way."""
-    stages = {delay: [f"{name}_{delay * 10:.0f}" for name in ("nap", "anap")] for delay in STAGES}
-    for names in stages.values():
-        for name in names:
-            # Whose workers do not run yet; to start one takes a second of a processor.
-            shared_bench.add_tool(name.partition("_")[0], name, max_workers=2)
-    await asyncio.gather(*(cancel_after(shared_bench, *each) for each in stages.items()))
-    assert shared_bench.has_slots_free()
+    for turn in range(ROUNDS):
+        stages = {
+            delay: [f"{name}_{delay * 10:.0f}_{turn}" for name in ("nap", "anap")]
+            for delay in STAGES
+        }
+        for names in stages.values():
+            for name in names:
+                # Whose workers do not run yet; to start one takes a second of a processor.
+                handler = name.partition("_")[0]
+                shared_bench.add_tool(handler, name, max_workers=1, idle_time=1.0)
+        await asyncio.gather(*(cancel_after(shared_bench, *each) for each in stages.items()))
+        assert shared_bench.has_slots_free()
 
 
 async def test_before_a_call_has_begun(handlers: Path) -> None:
@@ -336,7 +348,7 @@ async def test_hostile_handlers(shared_bench: Bench) -> None:
     """C7: what it does to its process ends its call, and its tool goes on."""
     for name in HOSTILE:
         shared_bench.add_tool(name, resources={"cpus": 0, "memory": "512MiB"})
-    for _ in range(2):
+    for _ in range(max(2, ROUNDS)):
         results = await asyncio.gather(*map(shared_bench.call, HOSTILE))
         for words, result in zip(HOSTILE.values(), results, strict=True):
             assert words in str(result.error)
@@ -358,24 +370,27 @@ def list_actors(bench: Bench, names: Iterable[str]) -> list[int]:
     return [ready.pid for ready in every if ready is not None]
 
 
-KILLS = 15 if IS_WHOLE else 7
+KILLS = 7
 """Most of them have a worker start anew."""
 
 
 async def test_random_kills(shared_bench: Bench) -> None:
     """Promises 2 and 3: 200 calls with kills among them: one end each, no slot held, no orphan."""
-    random = Random(7)  # noqa: S311 - it has to be the same each time
     names = {"shot": "nap", "ashot": "anap"}
     for name, handler in names.items():
         shared_bench.add_tool(handler, name, max_workers=3, idle_time=0.5)
-    calls = [
-        asyncio.create_task(shared_bench.call(random.choice([*names]), "0.02")) for _ in range(200)
-    ]
+    for turn in range(ROUNDS):
+        await kill_at_random(shared_bench, [*names], Random(7 + turn))  # noqa: S311 - always the same
+
+
+async def kill_at_random(bench: Bench, names: list[str], random: Random) -> None:
+    """Makes 200 calls of these tools, and kills what belongs to their workers meanwhile."""
+    calls = [asyncio.create_task(bench.call(random.choice(names), "0.02")) for _ in range(200)]
     seen: set[int] = set()
     kills = 0
     while kills < KILLS and not all(call.done() for call in calls):
         await asyncio.sleep(random.random() * 0.2)
-        if pids := list_actors(shared_bench, names):
+        if pids := list_actors(bench, names):
             below = await asyncio.to_thread(tree_of, random.choice(pids))
             seen |= below
             kills += 1
@@ -384,7 +399,7 @@ async def test_random_kills(shared_bench: Bench) -> None:
     other = [each.error for each in results if each.error_type not in (None, "worker_lost")]
     assert not other
     assert len({result.call_id for result in results}) == 200
-    await asyncio.wait_for(shared_bench.becomes_free(), SOON)
+    await asyncio.wait_for(bench.becomes_free(), SOON)
     assert kills > 3
     for pid in seen:
         await asyncio.wait_for(has_ended(pid), 2 * SOON)

@@ -7,22 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.samples import fleet_engine, handlers_in
+from tests.fleet.samples import ROUNDS, fleet_engine, handlers_in
 from tests.ray_cluster import RayCluster, running_cluster
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300 + 60 * ROUNDS)]
 PATIENCE = 60.0
 """Seconds after which the head must have been missed."""
 
 
-async def test_the_head_is_gone_and_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_cluster: RayCluster
-) -> None:
+async def test_the_head_is_gone_and_back(tmp_path: Path, ray_cluster: RayCluster) -> None:
     """Its calls end as `worker_lost` or say that it is gone; tools here go on, and so does the
     engine, which finds the next cluster at its address.
     """
-    with running_cluster(1) as first, handlers_in(tmp_path, monkeypatch, first):
-        async with fleet_engine(tmp_path, "pid", "block") as bench:
+    for _ in range(ROUNDS):
+        with pytest.MonkeyPatch.context() as patch:
+            await lose_head(tmp_path, patch, ray_cluster)
+
+
+async def lose_head(folder: Path, patch: pytest.MonkeyPatch, other: RayCluster) -> None:
+    """Kills the head under a call, and has another cluster at its address."""
+    with running_cluster(1) as first, handlers_in(folder, patch, first):
+        async with fleet_engine(folder, "pid", "block") as bench:
             bench.engine.register_tool(
                 {"name": "local", "description": "A sample"}, lambda: "local"
             )
@@ -35,7 +40,7 @@ async def test_the_head_is_gone_and_back(
             result = await asyncio.wait_for(bench.call("pid"), PATIENCE)
             assert not result.is_success
             assert (await bench.engine.execute("local")).is_success
-            monkeypatch.setenv("RAY_ADDRESS", ray_cluster.address)
+            patch.setenv("RAY_ADDRESS", other.address)
             async with asyncio.timeout(PATIENCE):
                 while not (await bench.call("pid")).is_success:  # noqa: ASYNC110 - nothing rings
                     await asyncio.sleep(0.2)

@@ -15,12 +15,10 @@ import pytest
 import pytest_asyncio
 
 from tests.cluster.provider import Provider, open_provider
-from tests.effort import IS_WHOLE
-from tests.fleet.samples import BOUND
+from tests.fleet.samples import BOUND, ROUNDS
 from tests.postgres import PostgresServer
 from tests.ray_cluster import is_alive, tree_of
 
-ROUNDS = 20 if IS_WHOLE else 1
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.asyncio(loop_scope="package"),

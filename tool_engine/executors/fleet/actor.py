@@ -10,11 +10,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tool_engine.executors.fleet.frames import read_bundle
 from tool_engine.executors.fleet.host import FleetHost
 
+_Value = TypeVar("_Value")
 THREADS: Final = 4
 """One that prepares, one that stops, and two that exchange bundles."""
 
@@ -55,5 +56,5 @@ class FleetActor:
             self._next += 1
             self._host.exchange(*ready)
 
-    def _wait_for(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def _wait_for(self, work: Coroutine[Any, Any, _Value]) -> _Value:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
