@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,13 @@ import msgspec
 import pytest
 
 from tool_engine import ToolExecutionContext
-from tool_engine.executors.fleet.frames import frame_message, read_bundle, split_messages
+from tool_engine.executors.fleet.actor import FleetActor
+from tool_engine.executors.fleet.frames import (
+    frame_message,
+    read_bundle,
+    split_messages,
+    write_bundle,
+)
 from tool_engine.executors.fleet.host import REPORT_SECONDS, FleetHost, Settings
 from tool_engine.executors.fleet.versions import own_versions
 from tool_engine.executors.python.python_entry import PythonEntry
@@ -29,6 +36,38 @@ async def talk(x, context):
         await asyncio.sleep(0.002)
     return x
 """
+
+
+async def test_bundles_that_overtake_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's threads may begin with them in any order: a cancellation still ends its call; what
+    cannot be read ends its exchange, and no thread waits for ever.
+    """
+    (tmp_path / "waits_of_fleets.py").write_text(
+        "import asyncio\nasync def wait(x): await asyncio.sleep(1000)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    entry = PythonEntry("waits_of_fleets", "wait", "ray")
+    versions = await asyncio.to_thread(own_versions)
+    actor = FleetActor(msgspec.json.encode(Settings(entry, [*sys.path], **versions)))
+    requests = [b'[{"id":1,"params":{"x":1}}]', b'[{"cancel":1}]', b"no JSON"]
+    numbered = [
+        write_bundle(number, 0, frame_message(each)) for number, each in enumerate(requests, 1)
+    ]
+    async with asyncio.timeout(BOUND):
+        assert json.loads(await asyncio.to_thread(actor.prepare))["answer"]["error"] is None
+        second = asyncio.create_task(asyncio.to_thread(actor.exchange, numbered[1]))
+        while 2 not in actor._early:  # noqa: ASYNC110 - a thread rings no bell
+            await asyncio.sleep(0.001)
+        first = await asyncio.to_thread(actor.exchange, numbered[0])
+        said = b"".join(read_bundle(each)[2] for each in (first, await second))
+        (answer,) = json.loads(split_messages(said)[0])
+        assert (answer["id"], answer["error"]["type"]) == (1, "CancelledError")
+        with pytest.raises(msgspec.DecodeError):
+            await asyncio.to_thread(actor.exchange, numbered[2])
+        await asyncio.to_thread(actor.stop)
+        await asyncio.to_thread(end_loop, actor._loop)
 
 
 def test_how_often_reports_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +88,14 @@ def test_how_often_reports_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     # What comes with a result costs no message.
     without_result = [each for each in messages if all(one.get("report") for one in each)]
     assert 1 < len(without_result) <= took / REPORT_SECONDS + 2
+
+
+def end_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Ends the loop of an actor, and its thread, as the end of its process does."""
+    (thread,) = (each for each in threading.enumerate() if each.name.endswith("(run_forever)"))
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(BOUND)
+    loop.close()
 
 
 async def hear_worker(entry: PythonEntry) -> tuple[list[list[dict[str, Any]]], float]:

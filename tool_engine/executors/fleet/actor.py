@@ -32,7 +32,7 @@ class FleetActor:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._next = 1
-        self._early: dict[int, tuple[bytes, Callable[[bytes], object]]] = {}
+        self._early: dict[int, tuple[bytes, Callable[[bytes | Exception], object]]] = {}
         """Bundles that have overtaken others, whose number is not the next one."""
 
     def prepare(self) -> bytes:
@@ -42,19 +42,26 @@ class FleetActor:
     def exchange(self, numbered: bytes) -> bytes:
         """Bring the host a bundle with its number; return its reply."""
         number, _, bundle = read_bundle(numbered)
-        replies: SimpleQueue[bytes] = SimpleQueue()
+        replies: SimpleQueue[bytes | Exception] = SimpleQueue()
         self._loop.call_soon_threadsafe(self._take_bundle, number, bundle, replies.put)
-        return replies.get()
+        if isinstance(reply := replies.get(), Exception):
+            raise reply
+        return reply
 
     def stop(self) -> None:
         """End the host's process, and all that it has started."""
         self._wait_for(self._host.stop())
 
-    def _take_bundle(self, number: int, bundle: bytes, reply: Callable[[bytes], object]) -> None:
+    def _take_bundle(
+        self, number: int, bundle: bytes, reply: Callable[[bytes | Exception], object]
+    ) -> None:
         self._early[number] = (bundle, reply)
         while (ready := self._early.pop(self._next, None)) is not None:
             self._next += 1
-            self._host.exchange(*ready)
+            try:
+                self._host.exchange(*ready)
+            except Exception as error:  # noqa: BLE001 - else its asker would wait for ever
+                ready[1](error)
 
     def _wait_for(self, work: Coroutine[Any, Any, _Value]) -> _Value:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
