@@ -29,7 +29,7 @@ def pay(pin="", login=None, fallback="", note="", context=None):
         return [word]
     if way == "fail":
         try: raise KeyError(word)
-        except KeyError as cause: raise ValueError(f"no {word}; " + "x" * 150 + f" {word}") from cause
+        except KeyError as cause: raise ValueError(f"no {word}; {'x' * 150} {word}") from cause
     if way == "details": raise ToolExecutionError(f"no {word}", details={"it": [word], word: word})
     if way == "trace":
         exec(compile("raise kind", f"/{word}/a.py", "exec"), {"kind": type(word, (Exception,), {})})
