@@ -498,7 +498,7 @@ async def test_a_server_ends_at_a_signal(tools: Path) -> None:
         rest = await process.stderr.read()
         code = await process.wait()
 
-    assert first.startswith("serving 1 tools at http://127.0.0.1:")
+    assert first.startswith("serving 1 tool at http://127.0.0.1:")
     assert rest == b""
     assert code == 128 + signal.SIGTERM
 

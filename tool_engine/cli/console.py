@@ -115,3 +115,8 @@ def _container_to_json(value: Any, depth: int) -> Any:
     if isinstance(value, Mapping):
         return {text_key(key, value): _to_json(item, depth) for key, item in value.items()}
     return [_to_json(item, depth) for item in value]
+
+
+def announce_tools(count: int, url: str) -> None:
+    """Say on standard error that a server is ready."""
+    sys.stderr.write(f"serving {count} {'tool' if count == 1 else 'tools'} at {url}\n")

@@ -14,7 +14,7 @@ import typer
 
 from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.open_requests import MOST
-from tool_engine.cli.console import safe_text
+from tool_engine.cli.console import announce_tools, safe_text
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.mcp.word_request import Request
@@ -263,7 +263,7 @@ async def _serve_clients(
         allowed_origins=options.allowed_origins,
         token_file=options.token_file,
         max_open=options.max_open,
-        on_ready=lambda url: sys.stderr.write(f"serving {len(server.names)} tools at {url}\n"),
+        on_ready=lambda url: announce_tools(len(server.names), url),
     )
 
 

@@ -11,7 +11,7 @@ import typer
 
 from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.open_requests import MOST
-from tool_engine.cli.console import safe_text
+from tool_engine.cli.console import announce_tools, safe_text
 from tool_engine.cli.engines import load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import (
@@ -214,7 +214,7 @@ async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
         )
 
     def announce(url: str) -> None:
-        sys.stderr.write(f"serving {count} tools at {url}\n")
+        announce_tools(count, url)
         announce_studio(app, url)
 
     app = await asyncio.to_thread(make_app)
