@@ -9,9 +9,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.catalog.lists.real_lists import read_lists
-from tool_engine.catalog.definition.known_parts import is_known_parameter, is_known_right
+from tool_engine.catalog.definition.known_parts import (
+    is_alike_right,
+    is_known_parameter,
+    is_known_right,
+    note_right,
+    write_alike,
+)
 from tool_engine.catalog.definition.raw_schema import root_schema_faults, root_schema_warnings
 from tool_engine.catalog.definition.rules import check_value
+from tool_engine.catalog.definition.tool_definition import (
+    definition_faults,
+    definition_warnings,
+)
 from tool_engine.catalog.definition.workload import Workload
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError
@@ -128,3 +138,60 @@ def test_a_wrong_one_after_many_right_ones_is_refused_in_its_place(key: str) -> 
     count[key] = {"default": 0, "minimum": 11}[key]
     with pytest.raises(DefinitionError, match=r"parameters\.properties\.count\.default"):
         loader.from_mapping(definition)
+
+
+NAMES = st.sampled_from(["a", "b", "url", "a b", "", "é", "x" * 129, "A-1.b", "a\n"])
+SAID = st.sampled_from(["Adds.", "a", "ä", "1", "", " ", "\u200b", "- a", 5, None])
+LISTED = st.fixed_dictionaries(
+    {"name": NAMES, "type": st.sampled_from(["string", "number", "strin"]), "description": SAID},
+    optional={"default": st.sampled_from(["a", 1]), "required": st.just(True)},
+)
+ENTRIES = st.fixed_dictionaries(
+    {"type": st.sampled_from(["builtin", "custom", "http", "python"])},
+    optional={"handler": st.sampled_from(["h", "a", "", "$HOME", 5]), "root": st.just("folder")},
+)
+DEFINITIONS = st.fixed_dictionaries(
+    {"name": NAMES, "description": SAID},
+    optional={
+        "parameters": st.lists(LISTED, max_size=2),
+        "entry": ENTRIES,
+        "aliases": st.lists(NAMES, min_size=1, max_size=2),
+        "tags": st.just(["a"]),
+        "examples": st.just([{"call": {"a": "a"}}]),
+        "vcp_command": st.just("a"),
+        "kind": st.sampled_from(["tool", "group"]),
+    },
+)
+
+
+@given(st.lists(DEFINITIONS, min_size=2, max_size=8))
+@example([{"name": n, "description": "A.", "aliases": ["b"]} for n in ("a", "b")])
+@example([{"name": "a", "description": "A.", "parameters": []}, {"name": "a", "description": "A."}])
+def test_definitions_that_are_alike_are_judged_alike(definitions: list[Any]) -> None:
+    """What is right for one definition is so for those that differ in names and texts alone."""
+    for each in definitions:
+        alike = write_alike(each)
+        found = definition_faults(each) or definition_warnings(each)
+        assert not (found and is_alike_right(alike))
+        if not found:
+            note_right(alike)
+            assert is_alike_right(alike) == (alike is not None)
+
+
+def test_most_tools_of_a_list_are_alike() -> None:
+    """Other names, descriptions and handlers make no definition another one."""
+    written = {
+        write_alike(
+            {
+                "name": f"tool_{number}",
+                "description": f"Does {number}.",
+                "parameters": [
+                    {"name": "url", "type": "string", "description": f"Address {number}"}
+                ],
+                "entry": {"type": "builtin", "handler": f"h{number}"},
+            }
+        )
+        for number in range(3)
+    }
+    assert len(written) == 1
+    assert None not in written

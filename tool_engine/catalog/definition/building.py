@@ -24,7 +24,12 @@ from tool_engine.catalog.definition.group_definition import (
     group_findings,
     is_group,
 )
-from tool_engine.catalog.definition.known_parts import is_known_right
+from tool_engine.catalog.definition.known_parts import (
+    is_alike_right,
+    is_known_right,
+    note_right,
+    write_alike,
+)
 from tool_engine.catalog.definition.mending import Found, is_of_key, list_mistakes
 from tool_engine.catalog.definition.plain_data import plain_definition
 from tool_engine.catalog.definition.server_definition import (
@@ -95,11 +100,9 @@ def tool_of_plain(
         faults = [Fault(("kind",), "this is a server, and a tool was asked for", cure=cure)]
     if faults:
         raise DefinitionError(*_locate_problems(faults, source, None))
-    is_right = isinstance(definition, dict) and is_known_right(definition.get("parameters"))
-    tool, problems = None, []
-    faults = definition_faults(definition, is_schema_right=is_right)
+    tool, problems, alike = None, [], write_alike(definition)
+    faults, warnings = ([], []) if is_alike_right(alike) else _judge_tool(definition, alike)
     if not faults:
-        warnings = definition_warnings(definition, is_schema_right=is_right)
         found = [str(_locate_problem(fault, source, None)) for fault in warnings]
         tool = build_tool(definition, None, found)
         problems = check(tool) if check is not None else []
@@ -110,9 +113,21 @@ def tool_of_plain(
     return tool
 
 
-def _find_faults(definition: Any, document: Document | None = None) -> list[Fault]:
+def _judge_tool(definition: Any, alike: bytes | None) -> tuple[list[Fault], list[Fault]]:
+    """Return the faults and the warnings of a tool; where there are none, note those like it."""
+    is_right = isinstance(definition, dict) and is_known_right(definition.get("parameters"))
+    faults = definition_faults(definition, is_schema_right=is_right)
+    warnings = [] if faults else definition_warnings(definition, is_schema_right=is_right)
+    if not faults and not warnings:
+        note_right(alike)
+    return faults, warnings
+
+
+def _find_faults(
+    definition: Any, document: Document | None = None, *, is_right: bool = False
+) -> list[Fault]:
     kind = _kind_of(definition)
-    faults: list[Fault] = _KINDS[kind][0](definition)
+    faults: list[Fault] = [] if is_right else _KINDS[kind][0](definition)
     if kind != _TOOL or document is None:
         return faults
     return [*faults, *sent_text_faults(definition, document)]
@@ -183,11 +198,12 @@ def definitions_of_text(
     built: list[Definition] = []
     found = []
     for document in documents:
-        faults = _document_faults(document, documents)
+        alike = write_alike(document.value)
+        faults = _document_faults(document, documents, is_right=is_alike_right(alike))
         of_name = _name_faults(document, names, documents)
         lost = _find_lost(document, source)
         lost += _cut_findings(text, source) if document is documents[-1] else []
-        made = None if faults else _build_definition(document, source, lost)
+        made = None if faults else _build_definition(document, source, lost, alike)
         refused = check(made) if check is not None and isinstance(made, Tool) else []
         mistakes: list[Found] = [*of_name]
         if made is None or refused:
@@ -236,10 +252,15 @@ def _locate_found(
     return problems[:MAX_PROBLEMS]
 
 
-def _build_definition(document: Document, source: str, findings: Sequence[str] = ()) -> Definition:
+def _build_definition(
+    document: Document, source: str, findings: Sequence[str], alike: bytes | None
+) -> Definition:
     definition = document.value
-    _, find_warnings, build = _KINDS[_kind_of(definition)]
-    warnings = find_warnings(definition)
+    kind = _kind_of(definition)
+    _, find_warnings, build = _KINDS[kind]
+    warnings = [] if is_alike_right(alike) else find_warnings(definition)
+    if kind == _TOOL and not warnings:
+        note_right(alike)
     found = [str(_locate_problem(fault, source, document)) for fault in warnings]
     found += findings
     built: Definition = build(definition, source, found)
@@ -282,12 +303,14 @@ def _find_lost(document: Document, source: str) -> list[str]:
     ]
 
 
-def _document_faults(document: Document, documents: list[Document]) -> list[Fault]:
+def _document_faults(
+    document: Document, documents: list[Document], *, is_right: bool = False
+) -> list[Fault]:
     """Return the faults of one definition as it stands."""
     if document.value is None and len(documents) > 1:
         cure = "remove the line, or write a tool"
         return [Fault((), "there is nothing after this ---", cure=cure)]
-    return _find_faults(document.value, document)
+    return _find_faults(document.value, document, is_right=is_right)
 
 
 def _name_faults(

@@ -31,6 +31,15 @@ _OF_OBJECTS: Final = frozenset(
 _TEXTS: Final = frozenset({"description", "title", "$comment"})
 """Keywords that no rule depends on, where they are texts."""
 
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
+_NAMING: Final = frozenset({"aliases", "examples", "tests"})
+"""Keys of a definition that are held against its name or its texts."""
+_LONGEST_ALIKE: Final = 2000
+"""Bytes of a definition without its texts; longer ones are seldom alike."""
+_MOST_ALIKE: Final = 1000
+_right: Final[set[bytes]] = set()
+"""Definitions without fault and warning, as `write_alike` writes them."""
+
 _OF_LISTED: Final = frozenset({"name", "description"})
 _LONGEST_KEPT: Final = 1000
 """Bytes of a parameter's schema; longer ones are seldom alike."""
@@ -38,6 +47,50 @@ _OF_SCHEMAS: Final = re.compile(rb'"(?:patternProperties|schema|\$ref|\$defs|def
 """What only raw schemas say."""
 _OF_THE_WHOLE: Final = re.compile(rb'"pattern":|' + _OF_SCHEMAS.pattern)
 """What is counted for a whole definition, or leads through it."""
+
+
+def write_alike(definition: Any) -> bytes | None:
+    """Return what definitions have in common that differ in nothing but names and texts.
+
+    Where one of them has neither fault nor warning, none has: what is left out is right, and no
+    rule holds it against anything else. None: that cannot be said of this one.
+
+    Args:
+        definition: As plain data.
+    """
+    if definition.__class__ is not dict or not _NAMING.isdisjoint(definition):
+        return None
+    name, listed = definition.get("name"), definition.get("parameters", [])
+    if name.__class__ is not str or not _NAME.fullmatch(name) or listed.__class__ is not list:
+        return None
+    alike = definition | {"name": ""}
+    described = alike["parameters"] = [*listed]
+    for number, part in enumerate((definition, *listed), -1):
+        text = part.get("description") if part.__class__ is dict else None
+        # Its first character shows that it says something.
+        if text.__class__ is not str or not text[:1].isalnum():
+            return None
+        if number >= 0:
+            described[number] = part | {"description": ""}
+    alike["description"] = ""
+    entry = definition.get("entry")
+    if entry.__class__ is dict and entry.get("handler").__class__ is str and entry["handler"]:
+        alike["entry"] = entry | {"handler": ""}
+    written = msgspec.json.encode(alike)
+    return written if len(written) <= _LONGEST_ALIKE else None
+
+
+def is_alike_right(alike: bytes | None) -> bool:
+    """Return True if neither faults nor warnings are to be found; False says nothing."""
+    return alike in _right
+
+
+def note_right(alike: bytes | None) -> None:
+    """Note that a definition has neither fault nor warning."""
+    if alike is not None and alike not in _right:
+        if len(_right) >= _MOST_ALIKE:
+            _right.clear()
+        _right.add(alike)
 
 
 def is_known_right(schema: Any) -> bool:
