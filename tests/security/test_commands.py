@@ -361,8 +361,9 @@ time.sleep(60)
 
 async def test_what_forks_all_the_time_is_gone(shop: Shop) -> None:
     """Processes that replace themselves for ever end together: no fork outruns the kill."""
+    limit = 2.0 if IS_WHOLE else 0.7  # until then they take all processors
     with pytest.raises(TimeoutError):
-        await shop.run(["/usr/bin/env", "python3", "-c", FORKS, str(FORKERS)], 2.0)
+        await shop.run(["/usr/bin/env", "python3", "-c", FORKS, str(FORKERS)], limit)
     assert shop.left() == {}
 
 

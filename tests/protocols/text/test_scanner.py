@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.effort import share_of
+from tests.effort import IS_WHOLE, share_of
 from tool_engine.model.reply import ParsedReply, StreamEventType
 from tool_engine.protocols.function_call import FunctionCallProtocol
 from tool_engine.protocols.text.text_protocol import TextProtocol
@@ -261,15 +261,18 @@ def test_any_text_is_the_same_however_it_is_cut(
         assert set(ended) <= {call.call_id for call in whole.calls}
 
 
+LONG = 1_000_000 if IS_WHOLE else 300_000
+"""What takes more than time in proportion to it would never end at either."""
+MANY = 30_000 if IS_WHOLE else 12_000
 HOSTILE = [
     "w" * 300_000,
-    "<<<[TOOL_REQUEST]>>>" * 50_000,
-    "<function_call>" * 50_000,
-    "`" * 1_000_000,
-    "<" * 1_000_000,
-    "a\n    ```b" * 50_000,
-    "「" * 1_000_000,
-    "{" * 1_000_000,
+    "<<<[TOOL_REQUEST]>>>" * (LONG // 20),
+    "<function_call>" * (LONG // 20),
+    "`" * LONG,
+    "<" * LONG,
+    "a\n    ```b" * (LONG // 20),
+    "「" * LONG,
+    "{" * LONG,
     "<function_call>" + '{"name":"a","arguments":' + '{"a":' * 10_000,
     "".join("`" * length + "<function_call>" for length in range(1, 600)),
     "<function_call>" + '{"name":"a","arguments":{"x":"}}</function_call>\n' * 2_000,
@@ -296,10 +299,10 @@ def test_hostile_text_is_read_to_its_end(protocol: TextProtocol, text: str) -> N
 @pytest.mark.parametrize("protocol", [VCPProtocol(), FunctionCallProtocol()], ids=lambda p: p.name)
 def test_what_has_too_many_marks_is_text(protocol: TextProtocol, unit: str) -> None:
     """A reply that is made to take long costs no more than its first ten thousand marks."""
-    few, many = protocol.parse(unit * 4_000), protocol.parse(unit * 30_000)
+    few, many = protocol.parse(unit * 4_000), protocol.parse(unit * MANY)
     told = [finding.message for finding in many.findings if "more than 10,000" in finding.message]
     assert not any("more than 10,000" in finding.message for finding in few.findings)
     assert len(told) <= 1
     assert len([call for call in many.calls if call.is_runnable]) <= 10_000
     if told:
-        assert protocol.parse(unit * 30_000 + CALL).text.endswith(CALL)
+        assert protocol.parse(unit * MANY + CALL).text.endswith(CALL)
