@@ -43,7 +43,8 @@ class FleetActor:
         """Bring the host a bundle with its number; return its reply."""
         number, _, bundle = read_bundle(numbered)
         replies: SimpleQueue[bytes | Exception] = SimpleQueue()
-        self._loop.call_soon_threadsafe(self._take_bundle, number, bundle, replies.put)
+        if not self._begin_alone(number, bundle, replies.put):
+            self._loop.call_soon_threadsafe(self._take_bundle, number, bundle, replies.put)
         if isinstance(reply := replies.get(), Exception):
             raise reply
         return reply
@@ -55,13 +56,24 @@ class FleetActor:
     def _take_bundle(
         self, number: int, bundle: bytes, reply: Callable[[bytes | Exception], object]
     ) -> None:
-        self._early[number] = (bundle, reply)
-        while (ready := self._early.pop(self._next, None)) is not None:
-            self._next += 1
-            try:
-                self._host.exchange(*ready)
-            except Exception as error:  # noqa: BLE001 - else its asker would wait for ever
-                ready[1](error)
+        with self._host.lock:
+            self._early[number] = (bundle, reply)
+            while (ready := self._early.pop(self._next, None)) is not None:
+                self._next += 1
+                try:
+                    self._host.exchange(*ready)
+                except Exception as error:  # noqa: BLE001 - else its asker would wait for ever
+                    ready[1](error)
+
+    def _begin_alone(
+        self, number: int, bundle: bytes, reply: Callable[[bytes | Exception], object]
+    ) -> bool:
+        """Spare the way over the loop, if nothing has come before it that is not there yet."""
+        with self._host.lock:
+            is_next = number == self._next and not self._early
+            is_begun = is_next and self._host.begin_alone(bundle, reply)
+            self._next += is_begun
+            return is_begun
 
     def _wait_for(self, work: Coroutine[Any, Any, _Value]) -> _Value:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

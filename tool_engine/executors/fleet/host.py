@@ -14,6 +14,7 @@ import contextlib
 import os
 import socket
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -48,6 +49,8 @@ _GATHER: Final = 0.001
 """Seconds for which answers wait for others, where several calls run."""
 _MOST_REPORTS: Final = 2_000
 """Reports that wait to be fetched; of more the oldest are left out."""
+_MOST_ALONE: Final = 32 * 1024
+"""Bytes of requests that find room in a pipe which is empty."""
 _MOST_TOGETHER: Final = 4 * 1024 * 1024
 """Bytes of messages that go together, if there are several."""
 
@@ -94,6 +97,8 @@ class FleetHost:
 
     def __init__(self, settings: bytes) -> None:
         self._settings = msgspec.json.decode(settings, type=Settings)
+        self.lock = threading.RLock()
+        """Held while anything of this changes: `begin_alone` comes from other threads."""
         self._worker: SharedWorker | None = None
         self._is_shared = False
         self._is_preparing = False
@@ -130,6 +135,26 @@ class FleetHost:
             said["answer"] = msgspec.Raw(await self._start_process())
         return msgspec.json.encode(said)
 
+    def begin_alone(self, bundle: bytes, reply: Callable[[bytes], object]) -> bool:
+        """Do as `exchange` in any thread, where calls come that nothing else is beside.
+
+        To wake the loop takes as long as all of the rest. False: nothing was done.
+        """
+        is_small = len(bundle) <= _MOST_ALONE and b'"cancel"' not in bundle
+        with self.lock:
+            worker = self._worker
+            is_busy = self._asked or self._running or self._waiting or self._answers
+            if worker is None or is_busy or self._reports or not is_small:
+                return False
+            items = [bytes(item) for each in split_messages(bundle) for item in _read_raws(each)]
+            if not items or (len(items) > 1 and not self._is_shared):
+                return False
+            self._running.update(_read_item(item).id for item in items)
+            self._asked = reply
+            worker.forget_words()
+            worker.send([join_items(items)])
+            return True
+
     def exchange(self, bundle: bytes, reply: Callable[[bytes], object]) -> None:
         """Take requests, and reply once with what there is to say, as soon as there is something.
 
@@ -138,15 +163,16 @@ class FleetHost:
         Of two that wait the older one is answered: its asker has asked again. Replies are numbered,
         since they can overtake one another.
         """
-        for message in split_messages(bundle):
-            for item in _read_raws(message):
-                self._take_item(bytes(item))
-        self._begin_waiting()
-        self._end_wait()
-        if self._answers or self._can_report():
-            self._send_reply(reply)
-        else:
-            self._asked = reply
+        with self.lock:
+            for message in split_messages(bundle):
+                for item in _read_raws(message):
+                    self._take_item(bytes(item))
+            self._begin_waiting()
+            self._end_wait()
+            if self._answers or self._can_report():
+                self._send_reply(reply)
+            else:
+                self._asked = reply
 
     async def stop(self) -> None:
         """End the process, and all that it has started."""
@@ -164,6 +190,10 @@ class FleetHost:
 
     def _begin_waiting(self) -> None:
         """Send the process what waits, as far as it may have it."""
+        with self.lock:
+            self._send_waiting()
+
+    def _send_waiting(self) -> None:
         if not self._waiting or (self._running and not self._is_shared):
             return
         if self._worker is None:
@@ -195,8 +225,9 @@ class FleetHost:
         self._ending[number] = loop.call_later(GRACE, self._end_grace, number)
 
     def _end_grace(self, number: int) -> None:
-        self._stubborn.add(number)
-        self._end_stubborn()
+        with self.lock:
+            self._stubborn.add(number)
+            self._end_stubborn()
 
     def _end_stubborn(self) -> None:
         """End the process, if nothing but cancelled calls is left in it, and one does not end."""
@@ -207,6 +238,10 @@ class FleetHost:
 
     def _hear_process(self, message: bytes) -> None:
         """Take one message, or a list of them."""
+        with self.lock:
+            self._take_said(message)
+
+    def _take_said(self, message: bytes) -> None:
         try:
             messages = _read_raws(message) if message.startswith(b"[") else [message]
             read = [(_read_message(each), bytes(each)) for each in messages]
@@ -237,8 +272,9 @@ class FleetHost:
         self._ring_for_reports()
 
     def _add_answer(self, number: int, answer: bytes) -> None:
-        self._keep_answer(number, answer)
-        self._ring_for_answers()
+        with self.lock:
+            self._keep_answer(number, answer)
+            self._ring_for_answers()
 
     def _keep_answer(self, number: int, answer: bytes) -> None:
         if self._ending and (timer := self._ending.pop(number, None)) is not None:
@@ -257,8 +293,9 @@ class FleetHost:
 
     def _end_gathering(self) -> None:
         self._is_gathering = False
-        if self._answers:
-            self._end_wait()
+        with self.lock:
+            if self._answers:
+                self._end_wait()
 
     def _end_wait(self) -> None:
         asked, self._asked = self._asked, None
@@ -284,8 +321,9 @@ class FleetHost:
 
     def _end_pause(self) -> None:
         self._timer = None
-        if self._reports:
-            self._end_wait()
+        with self.lock:
+            if self._reports:
+                self._end_wait()
 
     def _take_messages(self) -> tuple[int, bytes]:
         """Return reports before answers, for a call's answer is its last message."""
@@ -335,8 +373,8 @@ class FleetHost:
             await asyncio.to_thread(worker.end)
             return msgspec.json.encode(answer)
         self._is_shared = answer.value["is_async"]
-        self._worker = worker
         worker.watch(self._hear_process, self._note_end)
+        self._worker = worker
         return msgspec.json.encode(answer)
 
     async def _start_again(self) -> None:
@@ -354,12 +392,14 @@ class FleetHost:
 
     def _note_end(self, words: str) -> None:
         """Say how the process died."""
-        worker, self._worker = self._worker, None
+        with self.lock:
+            worker, self._worker = self._worker, None
         if worker is not None:
             self._begin_work(self._word_death(worker, words))
 
     async def _word_death(self, worker: SharedWorker, words: str) -> None:
-        running, self._running = self._running, set()
+        with self.lock:
+            running, self._running = self._running, set()
         kind, message = "execution", f"{worker.entry.place} {words}"
         if not words:
             error = await asyncio.to_thread(worker.ended)
@@ -396,7 +436,8 @@ class FleetHost:
         task.add_done_callback(self._tasks.discard)
 
     async def _end_process(self) -> None:
-        worker, self._worker = self._worker, None
+        with self.lock:
+            worker, self._worker = self._worker, None
         if worker is not None:
             worker.leave()
             await asyncio.to_thread(worker.end)
