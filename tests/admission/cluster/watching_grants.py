@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import Any, Protocol
 
 from tests.admission.cluster.shared_by_a_world import is_of_tool
-from tool_engine.admission.cluster.cluster_limits import name_definition
+from tool_engine.admission.cluster.cluster_limits import is_rate, name_definition
 from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.lease_messages import (
     RETURNS,
@@ -56,6 +56,8 @@ class WatchedCoordinator(Coordinator):
         self.granted = 0
         self.told: dict[str, int] = {}
         """What tools define, as the tickets said that were taken in."""
+        self.said_pauses: dict[str, float] = {}
+        """Until when resources are paused, as processes said."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "watcher"}
@@ -116,8 +118,26 @@ class WatchedCoordinator(Coordinator):
             if entry.told_at is not None and id(entry) not in known and not late:
                 self.watcher.note_waits(entry)
 
+    def _take_signs(self, life: Life, message: Message, now: float) -> None:
+        super()._take_signs(life, message, now)
+        for resource, left in message.pauses.items():
+            self.said_pauses[resource] = max(self.said_pauses.get(resource, now), now + left)
+
+    def _follow_clock(self, now: float) -> None:
+        before = self.said_at
+        super()._follow_clock(now)
+        if self.said_at < before:
+            back = before - now - self.doubt
+            self.said_pauses = {r: until - back for r, until in self.said_pauses.items()}
+
     def _remove_life(self, life: Life, now: float) -> None:
+        starts = {r: account.out for r, account in life.accounts.items() if is_rate(r)}
+        counted = {r: self._count_cooling(r) + out for r, out in starts.items()}
+        is_known = life.epoch == self.epoch
         super()._remove_life(life, now)
+        for resource, least in counted.items():
+            if is_known and self._count_cooling(resource) < least:
+                raise BreachError(f"{life.name} may have started calls of {resource}: forgotten")
         self.watcher.note_removed(life.name)
 
     def _grant_units(self, entry: Entry) -> None:
@@ -127,6 +147,8 @@ class WatchedCoordinator(Coordinator):
             first = self._first_that_may_go()
             if first is not entry:
                 raise BreachError(f"out of order: {entry} before {first}; {self._explain()}")
+        if paused := [r for r in entry.units if self.said_pauses.get(r, -math.inf) > self.now]:
+            raise BreachError(f"granted, though {paused} are paused")
         heard = self.watcher.places.get((entry.process, entry.number), entry.place)
         if heard != entry.place:
             raise BreachError(
@@ -223,12 +245,14 @@ class WatchedCoordinator(Coordinator):
         rows = [(e.owner, e.number, e.units, e.place) for e in self._waiting()[:12]]
         return f"{used} {rows}"
 
+    def _count_cooling(self, resource: str) -> int:
+        return sum(starts for _, starts in self.books.cooling.get(resource, ()))
+
     def _count_used(self, resource: str) -> int:
-        cooling = self.books.cooling.get(resource, ())
         out = [
             life.accounts[resource].out for life in self.lives.values() if resource in life.accounts
         ]
-        return sum(out) + sum(starts for _, starts in cooling)
+        return sum(out) + self._count_cooling(resource)
 
     def _check_books(self) -> None:
         resources = {
