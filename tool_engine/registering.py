@@ -43,6 +43,12 @@ class RegistersTools:
         def _swap_index(self, index: ToolIndex, cause: str = "code") -> None:
             """Replace the present snapshot."""
 
+    else:  # hidden from type checkers, which would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            # Loaded by name: programs that run have no misspelt names.
+            raise import_module("tool_engine.misnamed").misnamed(self, name)
+
     def register_executor(self, name: str, executor: ToolExecutor) -> None:
         """Run the tools whose `entry.handler` is `name` with `executor`.
 
