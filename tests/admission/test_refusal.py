@@ -85,7 +85,7 @@ async def test_queue_timeout(crew_of: MakeCrew) -> None:
     assert isinstance(error, QueueTimeoutError)
     assert isinstance(error, TimeoutError)
     assert error.error_type == "queue_timeout"
-    assert "waited 30 s for a slot in bucket '__default__' (1 others wait)" in str(error)
+    assert "waited 30 s for a slot in bucket '__default__' (1 more waiting)" in str(error)
     assert "raise queue_timeout or max_concurrent" in str(error)
     metrics = crew.controller.get_metrics()
     assert (metrics.total_queue_timeout, metrics.total_timeout, metrics.queue_length) == (2, 2, 0)

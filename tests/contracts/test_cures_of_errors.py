@@ -123,6 +123,8 @@ LINES = [
     ("cli/calls/batch_command.py: write a call a line: …", "batch half.json", "batch line.json"),
     ("cli/chat/chat_options.py: leave it out to say each turn on a line of stdin",
      "chat --script script.yaml ''", "chat --script script.yaml hi"),
+    ("agent/models/script.py: write its replies as {replies: [{text: Hello.}]}",
+     "chat --script bad.json hi", "chat --script replies.yaml hi"),
     ("cli/records/prune_command.py: or --sessions-older-than 90d", "prune",
      "prune --sessions-older-than 90d"),
     ("cli/records/story.py: `tool-engine history` lists the newest", "history show c1", "history"),
@@ -186,6 +188,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("script.yaml", {"replies": [{"text": "Yes."}]}),
     ):
         (tmp_path / name).write_text(json.dumps(value), encoding="utf-8")
+    (tmp_path / "replies.yaml").write_text("{replies: [{text: Hello.}]}", encoding="utf-8")
     (tmp_path / "latin").write_bytes('{"message": "café"}'.encode("latin-1"))
     (tmp_path / "half.json").write_text('{"tool": ', encoding="utf-8")
     (tmp_path / "line.json").write_text(json.dumps(CALL) + "\n", encoding="utf-8")

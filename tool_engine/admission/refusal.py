@@ -178,8 +178,8 @@ def make_timeout_error(
     held = f", {zombies} slots are held by work that outlived its call" if zombies else ""
     return QueueTimeoutError(
         f"waited {waiter.timeout:g} s for a slot in bucket {waiter.lane.bucket.name!r} "
-        f"({others} others wait{held}); raise queue_timeout or max_concurrent, or make fewer calls "
-        "at once",
+        f"({others} more waiting{held}); raise queue_timeout or max_concurrent, or make fewer "
+        "calls at once",
         retry_after=wait,
     )
 

@@ -101,7 +101,8 @@ class ToolIndex:
         if tool is None:
             near = ", ".join(map(repr, self._find_near(name)))
             shown = repr(name[:_LONGEST_NAME])
-            hint = f"; did you mean {near}?" if near else f"; {len(self)} tools are loaded"
+            loaded = "one tool is" if len(self) == 1 else f"{len(self)} tools are"
+            hint = f"; did you mean {near}?" if near else f"; {loaded} loaded"
             raise ToolNotFoundError(f"there is no tool named {shown}{hint}")
         return tool
 

@@ -174,7 +174,7 @@ async def test_files(tmp_path: Path, name: str, text: str) -> None:
     ("name", "text", "words"),
     [
         ("a.json", "{", "a.json is no recorded conversation"),
-        ("a.json", "[]", "a.json is no recorded conversation: Expected `object`"),
+        ("a.json", "[]", "a.json is no recorded conversation, but list; write its replies"),
         ("a.json", '{"replies": [{"txt": "Yes."}]}', r"unknown field `txt` - at `\$.replies"),
         ("a.yaml", "replies:\n  - text: a\n    text: b\n", r"a\.yaml:3"),
         ("a.yaml", "", "holds 0 documents"),

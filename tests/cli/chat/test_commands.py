@@ -32,7 +32,7 @@ def test_commands_are_not_for_the_model(folder: Path) -> None:
         screen.type("/etc/hosts is a file?\n")
         screen.shows("Yes.\r\n> ")
         screen.type("/usage\n")
-        screen.shows("1 turns, 0 calls")
+        screen.shows("1 turn, 0 calls, tokens: ")
         screen.shows("\r\n> ")
         screen.type("/quit\n")
         assert screen.ends() == 0

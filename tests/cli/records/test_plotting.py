@@ -36,7 +36,7 @@ def test_picture_says_the_largest_values() -> None:
     assert "2.5 s" in shown
     assert "4 s" in shown
     assert "3" in shown
-    assert "4 calls; a red stroke is a call that failed" in shown
+    assert "4 calls; a red stroke is one that failed" in shown
 
 
 def test_picture_of_one_call_and_of_none() -> None:

@@ -76,6 +76,11 @@ def read_script(source: str | os.PathLike[str] | Mapping[str, Any]) -> Script:
     place = "the script" if isinstance(source, Mapping) else os.fspath(source)
     try:
         value = source if isinstance(source, Mapping) else _load_file(Path(source))
+        if not isinstance(value, Mapping):
+            raise ConfigurationError(
+                f"{place} is no recorded conversation, but {type(value).__name__}; write its "
+                "replies as {replies: [{text: Hello.}]}"
+            )
         script = convert_value(value, Script)
     except OSError as error:
         raise ConfigurationError(f"cannot read {place}: {why_unread(error)}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -136,8 +137,34 @@ def missing_type_cure(entry: Any) -> str:
     kind = next((_TYPES_OF_ENTRIES[key] for key in entry if key in _TYPES_OF_ENTRIES), "")
     handler = entry.get("handler")
     if not kind and isinstance(handler, str):
-        kind = "python" if ":" in handler else "builtin"
+        kind = "python" if ":" in handler or "." in handler else "builtin"
     return f"add it: type: {kind}" if kind else ""
+
+
+def find_split_texts(mapping: Any) -> dict[str, str]:
+    """Return the keys that are the rest of a text after its comma, and the cure at the first.
+
+    Example:
+        >>> find_split_texts({"description": "Where", "such as Oslo": None, "type": "string"})
+        {'such as Oslo': 'put quotation marks round the text: description: "Where, such as Oslo"'}
+    """
+    cures: dict[str, str] = {}
+    begun, texts, rests = "", [], []
+
+    def note() -> None:
+        if any(" " in each for each in rests):
+            text = json.dumps(", ".join(texts + rests), ensure_ascii=False)
+            cures.update(dict.fromkeys(rests, ""))
+            cures[rests[0]] = f"put quotation marks round the text: {begun}: {text}"
+
+    for key, value in mapping.items() if isinstance(mapping, dict) else ():
+        if value is None and texts and isinstance(key, str):
+            rests.append(key)
+            continue
+        note()
+        begun, texts, rests = key, [value] if isinstance(value, str) else [], []
+    note()
+    return cures
 
 
 def are_definitions(value: Any) -> bool:

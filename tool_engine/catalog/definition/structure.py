@@ -126,7 +126,13 @@ def _unknown_keys(
 ) -> Iterable[Fault]:
     known = list(schema_at(error.schema_path[:-1])["properties"])
     listing = f"the keys here are {', '.join(known)}"
+    rests = find_split_texts(find_error(error, definition)[1])
     for key in islice(error.kind.as_dict()["unexpected"], MAX_PROBLEMS):
+        if key in rests:
+            # The others of one text are said with its first.
+            if cure := rests[key]:
+                yield Fault((*path, key), f"unknown key {key[:80]!r}", at_key=True, cure=cure)
+            continue
         if not path and key in SCHEMA_KEYS and isinstance(definition.get(key), dict):
             cure = "rename it to parameters"
             if not is_root_schema(definition[key]):

@@ -15,7 +15,7 @@ from tool_engine.cli.documents import open_stdin
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 from tool_engine.cli.records.filters import SinceOption
-from tool_engine.cli.tables import make_table
+from tool_engine.cli.tables import count_text, make_table
 from tool_engine.cli.writing import write_output
 from tool_engine.config import ConcurrencyConfig, KeyLimits, checked_concurrency
 from tool_engine.testing.figures import Figures
@@ -225,7 +225,9 @@ def _bucket_limits(words: Iterable[str]) -> dict[str, int]:
 def _print_report(report: SimulationReport, picture: str | None) -> None:
     console = make_console()
     config = report.config
-    table = make_table(f"{config.strategy}, {config.max_concurrent} slots", "", *_RUNS)
+    table = make_table(
+        f"{config.strategy}, {count_text(config.max_concurrent, 'slot')}", "", *_RUNS
+    )
     for name, text_of in _ROWS:
         total = report.original.total, report.simulated.total
         table.add_row(as_text(name, "bold cyan"), *(as_text(text_of(each)) for each in total))

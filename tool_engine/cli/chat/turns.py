@@ -20,6 +20,7 @@ from tool_engine.cli.chat.chat_view import ChatView
 from tool_engine.cli.chat.input import Said
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CommandError
 from tool_engine.cli.signals import hurry_after_signal
+from tool_engine.cli.tables import count_text
 from tool_engine.errors import RecordsUnavailableError, SessionConflictError, ToolEngineError
 from tool_engine.knowledge.memory_sessions import MemorySessionStorage
 from tool_engine.model.checks.nearness import suggest_near
@@ -288,8 +289,8 @@ def _list_groups(session: ToolSession) -> str:
 
 def _describe_usage(session: ToolSession) -> str:
     usage = session.usage()
-    tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written"
-    return f"{usage.turns} turns, {usage.calls} calls, {tokens}"
+    tokens = f"tokens: {usage.input_tokens:,} read, {usage.output_tokens:,} written"
+    return f"{count_text(usage.turns, 'turn')}, {count_text(usage.calls, 'call')}, {tokens}"
 
 
 _COMMANDS: Final[Mapping[str, tuple[str, Callable[[ToolSession], str]]]] = {

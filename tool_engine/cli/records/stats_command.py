@@ -259,7 +259,12 @@ def plot_records(records: Sequence[ToolCallRecord], title: str) -> str:
     frame = _Frame(begin, max(end, begin + 0.001))
     parts = [
         _draw_text(_LEFT, 24, title, "title"),
-        _draw_text(_LEFT, 42, f"{len(records)} calls; a red stroke is a call that failed", "faint"),
+        _draw_text(
+            _LEFT,
+            42,
+            f"{count_text(len(records), 'call')}; a red stroke is one that failed",
+            "faint",
+        ),
         *_plot_times("waited for a slot", 0, records, frame, "queue_wait"),
         *_plot_times("ran", 1, records, frame, "execution_time"),
         *_plot_slots(records, frame),
