@@ -47,7 +47,7 @@ class RegistersTools:
 
         def __getattr__(self, name: str) -> Any:
             # Loaded by name: programs that run have no misspelt names.
-            raise import_module("tool_engine.misnamed").misnamed(self, name)
+            raise import_module("tool_engine.missing_attributes").make_attribute_error(self, name)
 
     def register_executor(self, name: str, executor: ToolExecutor) -> None:
         """Run the tools whose `entry.handler` is `name` with `executor`.

@@ -32,12 +32,38 @@ def query(sql: str) -> str:
     return f"{NAMES}{MESSAGE}entry: {entry}\n"
 
 
+def steps(more: str) -> str:
+    listed = f"[{{id: a, tool: calculator, {more}}}]"
+    return f"{NAMES}{MESSAGE}entry: {{type: workflow, steps: {listed}}}\n"
+
+
 SITE = "https://api.example.com"
 CALL = f"{NAMES}entry:\n  type: http\n  request: {{url: '{SITE}'}}\n"
 QUERY = query('"SELECT :q"')
 Row = tuple[str, list[str], str]
 MISTAKES: list[Row] = [
     # YAML
+    (
+        RIGHT.replace("What}", "The city, such as Oslo, or Rome}"),
+        ["unknown key 'such as Oslo'", 'description: "The city, such as Oslo, or Rome"'],
+        RIGHT.replace("What}", '"The city, such as Oslo, or Rome"}'),
+    ),
+    (
+        RIGHT.replace("What}", "The city, Oslo}"),
+        ["unknown key 'Oslo'", 'description: "The city, Oslo"'],
+        RIGHT.replace("What}", '"The city, Oslo"}'),
+    ),
+    (
+        RIGHT.replace("{type: builtin, handler: echo}", "{handler: os.path:basename}"),
+        ["the key 'type' is missing", "add it: type: python"],
+        RIGHT.replace("{type: builtin, handler: echo}",
+                      "{type: python, handler: os.path:basename}").replace("name: q", "name: p"),
+    ),
+    (
+        steps("arguments: {expression: 1+1}"),
+        ["entry.steps[0].arguments: unknown key 'arguments'", "did you mean 'params'"],
+        steps("params: {expression: 1+1}"),
+    ),
     (
         RIGHT.replace("{name: q, type: string, required: true, description: What}",
                       "name: q\n  type: string"),

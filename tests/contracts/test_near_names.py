@@ -170,7 +170,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         ),
         "minLength",
     ),
-    ("misnamed.py", of(getattr, ToolEngine(), "excute"), "execute"),
+    ("missing_attributes.py", of(getattr, ToolEngine(), "excute"), "execute"),
     ("catalog/servers/config_file.py", of(_read_servers, {"s": {"Url": "https://x"}}), "url"),
     ("catalog/servers/config_file.py", of(_read_servers, file='{"MCPServers": {}}'), "mcpServers"),
     ("catalog/definition/permission.py", definition(HEAD + "accepts: ['effect:READ']\n"), "read"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from tool_engine.errors import DefinitionError, DefinitionProblem
@@ -48,10 +49,17 @@ class EntryReader(ABC, Generic[EntryT]):
         problem = DefinitionProblem(message, file=file, path=path, got=got, nearest=nearest)
         self.problems.append(problem)
 
-    def keys(self, mapping: Mapping[Any, Any], known: tuple[str, ...], path: str) -> None:
+    def keys(
+        self,
+        mapping: Mapping[Any, Any],
+        known: tuple[str, ...],
+        path: str,
+        habits: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Note each key that is not known; `habits`: the words of others, and what they mean."""
         for key in mapping:
             if key not in known:
-                near = find_nearest(key, known)
+                near = habits.get(key) or find_nearest(key, known)
                 hint = f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
                 message, got = f"unknown key {key!r}; {hint}", f"the key {key!r}"
                 self.problem(f"{path}.{key}", message, got=got, nearest=near)

@@ -93,6 +93,8 @@ _FORM: Final = (
     '[{"name": "q", "type": "string", "required": true, "description": "what it is"}]'
 )
 _UNQUOTED: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_NO_KEY: Final = re.compile("[^a-z0-9_]")
+"""Stands in what is the rest of a text, and in no key that is misspelt."""
 _WORDS: Final = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n"))
 
 
@@ -142,7 +144,7 @@ def missing_type_cure(entry: Any) -> str:
 
 
 def find_split_texts(mapping: Any) -> dict[str, str]:
-    """Return the keys that are the rest of a text after its comma, and the cure at the first.
+    """Return the keys that are the rest of a text after its comma, and the cure.
 
     Example:
         >>> find_split_texts({"description": "Where", "such as Oslo": None, "type": "string"})
@@ -152,10 +154,11 @@ def find_split_texts(mapping: Any) -> dict[str, str]:
     begun, texts, rests = "", [], []
 
     def note() -> None:
-        if any(" " in each for each in rests):
+        if any(_NO_KEY.search(each) for each in rests):
             text = json.dumps(", ".join(texts + rests), ensure_ascii=False)
-            cures.update(dict.fromkeys(rests, ""))
-            cures[rests[0]] = f"put quotation marks round the text: {begun}: {text}"
+            shown = f": {begun}: {text}" if len(text) <= _LONGEST_CURE else f" of {begun}"
+            cure = f"put quotation marks round the text{shown}"
+            cures.update(dict.fromkeys(rests, cure))
 
     for key, value in mapping.items() if isinstance(mapping, dict) else ():
         if value is None and texts and isinstance(key, str):

@@ -24,6 +24,7 @@ from tool_engine.catalog.definition.foreign_words import (
     SCHEMA_KEYS,
     are_definitions,
     entry_type_cure,
+    find_split_texts,
     is_root_schema,
     key_cure,
     meant_key,
@@ -129,9 +130,8 @@ def _unknown_keys(
     rests = find_split_texts(find_error(error, definition)[1])
     for key in islice(error.kind.as_dict()["unexpected"], MAX_PROBLEMS):
         if key in rests:
-            # The others of one text are said with its first.
-            if cure := rests[key]:
-                yield Fault((*path, key), f"unknown key {key[:80]!r}", at_key=True, cure=cure)
+            message = f"unknown key {key[:80]!r}"
+            yield Fault((*path, key), message, at_key=True, cure=rests[key])
             continue
         if not path and key in SCHEMA_KEYS and isinstance(definition.get(key), dict):
             cure = "rename it to parameters"

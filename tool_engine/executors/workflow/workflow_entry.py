@@ -41,6 +41,8 @@ _CALL_KEYS: Final = (
 )
 _GROUP_KEYS: Final = ("id", "parallel", "if", "on_error")
 _STEP_KEYS: Final = (*_CALL_KEYS, "parallel")
+_HABITS: Final = dict.fromkeys(("arguments", "args", "input", "inputs", "with"), "params")
+"""What other programs call it -> its key in a step."""
 _FACTS: Final = ("output", "status", "error", "error_type")
 
 
@@ -115,7 +117,7 @@ class _WorkflowReader(EntryReader[Workflow]):
                 self.problem(path, "a branch calls one tool; for more, call a workflow")
                 return None
             return self._read_group(spec, path)
-        self.keys(spec, _CALL_KEYS if is_branch else _STEP_KEYS, path)
+        self.keys(spec, _CALL_KEYS if is_branch else _STEP_KEYS, path, _HABITS)
         in_loop = spec.get("for_each") is not None
         return Step(
             id=self._read_id(spec, path),

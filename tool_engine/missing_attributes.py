@@ -24,15 +24,15 @@ _MEANT: Final = {
 """What other libraries, and the command line, call it -> its name here."""
 
 
-def misnamed(engine: object, name: str) -> AttributeError:
+def make_attribute_error(engine: object, name: str) -> AttributeError:
     """Return the error about an attribute of an engine that is not there."""
     text = f"{type(engine).__name__!r} object has no attribute {name!r}"
     if not name.startswith("_"):
-        text += _suggest(engine, name)
+        text += _suggest_name(engine, name)
     return AttributeError(text, name=name, obj=engine)
 
 
-def _suggest(engine: object, name: str) -> str:
+def _suggest_name(engine: object, name: str) -> str:
     if meant := _MEANT.get(name):
         return f"; it is engine.{meant}"
     for part in _PARTS:

@@ -8,7 +8,7 @@ from operator import attrgetter
 import pytest
 
 from tool_engine import ToolEngine
-from tool_engine.misnamed import _MEANT
+from tool_engine.missing_attributes import _MEANT
 
 
 @pytest.mark.parametrize(
