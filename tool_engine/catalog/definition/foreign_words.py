@@ -151,7 +151,9 @@ def find_split_texts(mapping: Any) -> dict[str, str]:
         {'such as Oslo': 'put quotation marks round the text: description: "Where, such as Oslo"'}
     """
     cures: dict[str, str] = {}
-    begun, texts, rests = "", [], []
+    begun = ""
+    texts: list[str] = []
+    rests: list[str] = []
 
     def note() -> None:
         if any(_NO_KEY.search(each) for each in rests):
