@@ -109,7 +109,9 @@ class World:
         self.saved = self.coordinator.save()
         self.revisions = count(2)
         self.tools = Tools(self.chance, setting)
-        self.ledger = Ledger(setting.limits)
+        self.ledger = Ledger(
+            setting.limits, lambda resource: self.coordinator.books.used.get(resource, 0)
+        )
         self.places: dict[tuple[str, int], int] = {}
         self.returned_before: dict[tuple[str, int], dict[tuple[str, str], int]] = {}
         """Of each call that asks: what each life had given back of each resource as it came."""
@@ -749,12 +751,14 @@ class World:
         waiting = len(self.coordinator.line_up.entries())
         soonest = self.now + self.setting.ttl * 2 + 8
         until = soonest + 30 * self.setting.length + waiting * (0.4 + self.setting.length)
-        until += max((rate.period for rate in self.limits.rates.values()), default=0.0) * 60
+        longest = max((rate.period for rate in self.limits.rates.values()), default=0.0)
+        until += longest * 60
         self.run_until(soonest)
         while self.now < until and any(each.view.work for each in self.processes.values()):
             self.run_until(self.now + 1.0)
         self.check_nothing_waits()
-        self.run_until(self.now + self.setting.idle_time + 2.0)
+        # The last start counts for a period, too, and who is idle looks each quarter of a ttl.
+        self.run_until(self.now + self.setting.idle_time + longest + self.setting.ttl / 4 + 2.0)
         before = self.counts["statements"]
         self.run_until(self.now + 1.0)
         self.check_calm(self.counts["statements"] - before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tests.admission.cluster.watching_grants import BreachError
@@ -46,10 +46,12 @@ class Ledger:
 
     Args:
         limits: What there is.
+        count_out: Gives the units of a resource that the coordinator knows to be out, those of
+            grants that are still on their way among them.
     """
 
-    def __init__(self, limits: ClusterLimits) -> None:
-        self.limits = limits
+    def __init__(self, limits: ClusterLimits, count_out: Callable[[str], int]) -> None:
+        self.limits, self._count_out = limits, count_out
         self.totals: Counter[str] = Counter()
         self.ceilings: dict[str, float] = {}
         """A lowered limit drains: what is above it may only become less."""
@@ -105,7 +107,8 @@ class Ledger:
         ceiling = self.ceilings.get(resource)
         if ceiling is None:
             return limit
-        ceiling = max(limit, min(ceiling, self.totals[resource]))
+        out = max(self.totals[resource], self._count_out(resource))
+        ceiling = max(limit, min(ceiling, out))
         self.ceilings[resource] = ceiling
         return ceiling
 
