@@ -129,6 +129,8 @@ class WatchedCoordinator(Coordinator):
         if self.said_at < before:
             back = before - now - self.doubt
             self.said_pauses = {r: until - back for r, until in self.said_pauses.items()}
+        # One that is over stays so where the clock is set back by less than what is followed.
+        self.said_pauses = {r: until for r, until in self.said_pauses.items() if until > now}
 
     def _remove_life(self, life: Life, now: float) -> None:
         starts = {r: account.out for r, account in life.accounts.items() if is_rate(r)}
