@@ -58,7 +58,7 @@ async def test_two_turns(world: World, provider: str, is_streamed: bool) -> None
         assert len(server.requests) == 3
         assert "no such luck" in str(server.requests[2])
         assert answer.usage.total_tokens > 0
-    assert world.ran == ["add", "add", "fail"]
+    assert sorted(world.ran) == ["add", "add", "fail"]
 
 
 @every_provider
@@ -184,7 +184,7 @@ async def test_failures(world: World, provider: str, is_streamed: bool) -> None:
             with pytest.raises(ChatModelError):
                 await loop.run("Go.")
         assert (await loop.run("Go on.")).text == "3 and 7."
-    assert world.ran == ["add", "add", "fail"]
+    assert sorted(world.ran) == ["add", "add", "fail"]
 
 
 @every_provider

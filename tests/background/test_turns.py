@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from tool_engine.background import places
 from tool_engine.background.places import EACH
 
 BOUND = 120.0
-FLOOD = 60
+FLOOD = 80
 NAME = {"name": "name", "type": "string", "description": "Which", "required": True}
 
 
@@ -26,9 +28,11 @@ class Service:
         self.engines = engines
         self.goes_on = asyncio.Event()
         self.begun: list[tuple[str | None, str]] = []
+        self.begun_by: dict[int, list[str | None]] = defaultdict(list)
 
-    async def work(self, name: str, context: ToolExecutionContext) -> None:
+    async def work(self, engine: int, name: str, context: ToolExecutionContext) -> None:
         self.begun.append((context.caller_id, name))
+        self.begun_by[engine].append(context.caller_id)
         await self.goes_on.wait()
 
     async def start(self, owner: str, count: int, tool: str = "work", **said: Any) -> list[Any]:
@@ -56,13 +60,14 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     )
     async with asyncio.timeout(BOUND), AsyncExitStack() as stack:
         service = Service([])
-        for _ in range(count):
+        for number in range(count):
             engine = ToolEngine(config, concurrency=ConcurrencyConfig(max_concurrent=1))
             await stack.enter_async_context(engine)
             await engine.load()
             for name in ("work", "mail"):
                 engine.register_tool(
-                    {"name": name, "description": "Works", "parameters": [NAME]}, service.work
+                    {"name": name, "description": "Works", "parameters": [NAME]},
+                    partial(service.work, number),
                 )
             service.engines.append(engine)
         yield service
@@ -78,13 +83,13 @@ async def test_owners_take_turns(service: Service) -> None:
     service.goes_on.set()
     for each in (*flood, *others):
         assert (await each.wait()).is_success
-    owners = [owner for owner, _ in service.begun]
-    assert len(owners) == FLOOD + 6
+    assert len(service.begun) == FLOOD + 6
     # Those that ask for a slot already go before, at each engine; then two of ann's to one of bob's
-    # at most, and as many as ask then.
+    # at most, and as many as ask then. Of two engines one may be faster: each has its own order.
     asking = len(service.engines) * (EACH + 1)
-    last = max(place for place, owner in enumerate(owners) if owner in ("bob", "cleo"))
-    assert last < 2 * asking + 3 * 3
+    for owners in service.begun_by.values():
+        others_at = [place for place, owner in enumerate(owners) if owner in ("bob", "cleo")]
+        assert max(others_at, default=0) < 2 * asking + 3 * 3
     if len(service.engines) == 1:
         names = [name for owner, name in service.begun if owner == "ann"]
         assert names == [f"ann {each}" for each in range(FLOOD)]
@@ -111,7 +116,7 @@ async def test_questions_take_turns(service: Service, monkeypatch: pytest.Monkey
     del service.engines[1:]
     engine.approvals.take_questions()
     pay = {"name": "pay", "description": "Pays", "parameters": [NAME], "permission": "ask_always"}
-    engine.register_tool(pay, service.work)
+    engine.register_tool(pay, partial(service.work, 0))
     service.goes_on.set()
     flood = await service.start("ann", 3 * EACH, "pay")
 

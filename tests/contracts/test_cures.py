@@ -117,6 +117,11 @@ CURES = [
         lambda text, _: "kind: group\n" + text,
     ),
     Row("name: t\n", "add it", lambda text, _: text + "description: x\n"),
+    Row(
+        HEAD + "parameters: [{name: q, type: string, description: The city, as Oslo}]\n",
+        'put quotation marks round the text: description: "The city, as Oslo"',
+        swap("The city, as Oslo", '"The city, as Oslo"'),
+    ),
     # Several types, and schemas where other formats have them.
     Row(
         HEAD + SHORT.replace("string", "[string, null]") % "max_length: 5",

@@ -16,7 +16,6 @@ import typer
 
 from tool_engine.cli.command_list import MARKUP, CommandList
 from tool_engine.cli.completion_scripts import use_own_scripts
-from tool_engine.cli.extras import explain_missing_package
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report_failure
 from tool_engine.cli.options import (
     EXIT_CODES,
@@ -109,6 +108,8 @@ def _run_words(words: list[str]) -> int:
         report_failure(str(error), error.error_type, as_json=as_json)
         return EXIT_USAGE if isinstance(error, ConfigurationError) else EXIT_FAILED
     except ModuleNotFoundError as error:
+        from tool_engine.cli.extras import explain_missing_package
+
         message = explain_missing_package(error)
         if message is None:
             raise

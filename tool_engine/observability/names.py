@@ -97,7 +97,9 @@ FACTS: Final[dict[str, Fact]] = {
     "cluster_units_kept": Fact("warning", "work outlives `close()`, and its units stay with it"),
     "cluster_refused": Fact("error", "the database of a cluster cannot coordinate it"),
     "fleet_joined": Fact("info", "the machines of a fleet can run tools"),
-    "fleet_handler_failed": Fact("info", "a handler on a fleet raised; with its traceback"),
+    "fleet_handler_failed": Fact(
+        "info", "a handler on a fleet raised; with its traceback, in which secrets are hidden"
+    ),
     "fleet_lost": Fact("warning", "a fleet is gone, and the calls that it ran have ended"),
     "approver_failed": Fact("warning", "an approver raised: its call is refused"),
     "consent_failed": Fact(
