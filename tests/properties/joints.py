@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import random
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -91,7 +91,7 @@ class World:
         self.chance, self.make, self.scale = chance, make, scale
         self.engines: list[ToolEngine] = []
         self.results: list[ToolExecutionResult] = []
-        self.ends: Counter[str] = Counter()
+        self.ends: defaultdict[str, list[ToolEngineEvent]] = defaultdict(list)
         """Final events by call."""
         self.running = self.most = 0
         """Runs of `slow` at once, in all engines."""
@@ -124,7 +124,7 @@ class World:
 
     def _note_end(self, event: ToolEngineEvent) -> None:
         if event.event_type in ENDS and event.call_id is not None:
-            self.ends[event.call_id] += 1
+            self.ends[event.call_id].append(event)
 
     def _register(self, engine: ToolEngine, name: str) -> None:
         keys = dict(KINDS[name])
@@ -348,7 +348,10 @@ class World:
         records = await reader.query_call_records(limit=100_000)
         by_call = {record.call_id: record for record in records}
         assert len(by_call) == len(records)
-        assert self.ends == dict.fromkeys(by_call, 1)
+        odd = [each for each, ends in self.ends.items() if len(ends) != 1 or each not in by_call]
+        unheard = by_call.keys() - self.ends
+        assert not odd, [(self.ends[each], by_call.get(each)) for each in odd]
+        assert not unheard, [by_call[each] for each in unheard]
         for result in self.results:
             assert by_call[result.call_id].error_type == result.error_type
         for state in await reader.tasks.list(limit=1000):

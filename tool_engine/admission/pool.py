@@ -75,9 +75,7 @@ class SlotPool:
         "most_waiting",
         "parked",
         "queue",
-        "rejected",
-        "rejected_in_queue",
-        "released",
+        *("rejected", "rejected_in_queue", "released"),
         "room",
         "timed_out",
         "timed_out_in_queue",
@@ -97,7 +95,7 @@ class SlotPool:
         """The `LeaseDesk`; None: all limits are this process's own."""
         self.look_at = inf
         """From then on, a look at what is on lease comes before the next slot."""
-        self.queue = Queue(self.layout, clock, self._wake_later, self._expire_waiter)
+        self.queue = Queue(self.layout, clock, self.wake_later, self._expire_waiter)
         self.idle: list[asyncio.Future[None]] = []
         """Those who wait until nothing runs and nothing waits."""
         self.used = self.most_used = 0
@@ -514,7 +512,7 @@ class SlotPool:
             return refusal.make_late_error(lane, now - head.enqueued_at, overload.policy, wait)
         return refusal.find_open_breaker(lane, now)
 
-    def _wake_later(self, line: Line, delay: float) -> None:
+    def wake_later(self, line: Line, delay: float) -> None:
         """Look at a line again in `delay` seconds, or before, if that is set already."""
         loop = asyncio.get_running_loop()
         if line.timer is not None:
@@ -527,6 +525,8 @@ class SlotPool:
         lane = self.queue.end_delay(line)
         if lane is not None:
             self.hand_over(lane)
+        elif self.leases is not None:
+            self.leases.ask_again()
 
     # Breakers.
 

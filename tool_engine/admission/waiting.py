@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
 from itertools import chain
 from math import inf
 from typing import Any
@@ -84,6 +84,11 @@ class Arrivals:
     def __iter__(self) -> Iterator[tuple[Order, Waiter]]:
         """Yield all of them, in no order."""
         return chain(self._early, self._entries)
+
+    def in_order(self) -> Iterator[Waiter]:
+        """Yield those that still wait, smallest order first."""
+        entries = merge(sorted(self._early), self._entries)
+        return (waiter for _, waiter in entries if waiter.is_waiting)
 
     def add(self, waiter: Waiter) -> None:
         """Give a waiter the place of its order."""

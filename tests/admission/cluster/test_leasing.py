@@ -297,9 +297,6 @@ class Fleet:
         self.shared.set_limit("ai", 4)
         for controller in self.controllers:
             controller.resume()
-            for bucket in ("ai", "web"):
-                controller.pause_bucket(bucket, 0)
-            controller.configure(ConcurrencyConfig(max_concurrent=4, queue_timeout=None))
         for end in self.calls.values():
             end.set()
         # Each wait that had no end of its own would end by this.

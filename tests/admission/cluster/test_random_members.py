@@ -55,8 +55,10 @@ CLUSTER = ClusterConfig(
 IDLE = 5.0
 
 
-def make_tool(name: str, rate: ToolRate | None = None, **concurrency: Any) -> Tool:
-    wants = ToolConcurrency(scope="cluster", **concurrency)
+def make_tool(
+    name: str, rate: ToolRate | None = None, scope: str = "cluster", **concurrency: Any
+) -> Tool:
+    wants = ToolConcurrency(scope=scope, **concurrency)
     return Tool(
         name, name, "1.0.0", "x", ToolCategory.CUSTOM, [], [], {}, concurrency=wants, rate=rate
     )
@@ -70,6 +72,7 @@ TOOLS = {
         make_tool("risky", bucket="mail", breaker=POLICY),
         make_tool("whole", bucket="own", key="tool", key_limit=2),
         make_tool("heavy", bucket="ai", weight=2),
+        make_tool("slow", ToolRate(1, 0.5), "process", bucket="web"),
     )
 }
 
@@ -155,7 +158,7 @@ class Fleet:
         if name in TOOLS:
             tool = TOOLS[name]
             order = {"order": choose.randrange(3)}
-            key = tool_key_of(tool, context, order, is_shared=True)
+            key = tool_key_of(tool, context, order, is_shared=name != "slow")
             request = AdmissionRequest.for_tool(tool, config).for_caller(config, context, key)
             uses = Counter({f"{name} {order if name == 'change' else ''}": request.weight})
             if name not in ("change", "whole"):
@@ -284,9 +287,6 @@ class Fleet:
         self.start()
         for controller in self.controllers:
             controller.resume()
-            for bucket in ("ai", "web"):
-                controller.pause_bucket(bucket, 0)
-            controller.configure(self.config)
         for _, end in self.calls.values():
             end.set()
         for task in self.dead:
@@ -296,6 +296,7 @@ class Fleet:
         async with asyncio.timeout(1000):
             await asyncio.gather(*self.calls, return_exceptions=True)
         for controller in self.controllers:
+            controller.configure(self.config)
             assert controller.get_metrics().queue_length == 0
             assert controller.get_metrics().current_concurrent == 0
             await self.use_all(controller)

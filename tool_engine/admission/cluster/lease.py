@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from tool_engine.admission.cluster.shared_breaker import SharedBreaker
@@ -201,27 +201,37 @@ class Lease:
         self._ask_for_lanes()
         if bucket.offered is not None:
             return
-        for order, line in bucket.entries:
-            if line.offered == order and (not isinstance(line, Lane) or line.keys):
-                heappush(unasked, (line.head.order, line.head))
-        while unasked:
-            waiter = unasked[0][1]
+        heads = [
+            (line.head.order, line.head)
+            for order, line in bucket.entries
+            if line.offered == order and (not isinstance(line, Lane) or line.keys)
+        ]
+        heapify(heads)
+        while unasked or heads:
+            first = heads if not unasked or (heads and heads[0] < unasked[0]) else unasked
+            waiter = first[0][1]
             is_waiting = waiter.is_waiting and waiter not in self._places
             if is_waiting and self.shares(waiter.lane) and not self._give_place(waiter):
                 return
-            heappop(unasked)
+            heappop(first)
 
     def _ask_for_lanes(self) -> None:
         for lane, places in list(self._blocked.items()):
             if not (self._is_blocked(lane) and lane.waiting):
                 del self._blocked[lane]
-            elif places < lane.waiting:
+            elif places < lane.waiting and self._has_room_below(lane):
                 waiting = [each for each in lane.waiting_calls() if each not in self._places]
                 self._blocked[lane] = lane.waiting - len(waiting)
                 for waiter in waiting:
                     if not self._give_place(waiter):
                         break
                     self._blocked[lane] += 1
+
+    def _has_room_below(self, lane: Lane) -> bool:
+        """Return whether the first of a lane that has no place could have one."""
+        left = (each for each in lane.waiters.in_order() if each not in self._places)
+        first = next(left, None)
+        return first is not None and self.desk.has_room_for(first, self.asked_units)
 
     def _is_blocked(self, lane: Lane) -> bool:
         above = lane.above

@@ -209,17 +209,18 @@ class LeaseDesk:
             waiter: The call.
             asked: How many units of its bucket those wait for.
         """
-        bucket: Bucket = waiter.lane.bucket
-        if not self._is_free_for(waiter):
-            self._held_up.add(bucket)
-            return False
-        # What comes free, or a timer, brings the bucket back.
-        if waiter.lane.delay_of(waiter, self._pool.clock()) > 0:
-            return False
-        if any(key.resource == "" for key in waiter.lane.keys):
-            return False  # what others call it is not known yet
-        used = bucket.used + asked
-        return bucket.limit is None or used + waiter.weight <= bucket.limit or not used
+        lane: Lane = waiter.lane
+        bucket, used = lane.bucket, lane.bucket.used + asked
+        delay = lane.delay_of(waiter, self._pool.clock())
+        has_room = bucket.limit is None or used + waiter.weight <= bucket.limit or not used
+        is_named = all(key.resource != "" for key in lane.keys)  # what others call them is known
+        if has_room and is_named and delay <= 0 and self._is_free_for(waiter):
+            return True
+        self._held_up.add(bucket)
+        if delay > 0:
+            # What a key holds up does not stand where rates and pauses have their timers.
+            self._pool.wake_later(bucket, delay)
+        return False
 
     def hold_up(self, bucket: Bucket) -> None:
         """Look at a bucket when something has changed."""
