@@ -436,6 +436,18 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         " and order[0] == -inf\n",
     ),
     _mutate(
+        "what its own process held up asks only when others wake it",
+        LEASING,
+        "            self._pool.wake_later(bucket, delay)\n",
+        "            pass\n",
+    ),
+    _mutate(
+        "what its own process had no room for never asks",
+        LEASING,
+        "        self._held_up.add(bucket)\n        if delay > 0:\n",
+        "        if delay > 0:\n",
+    ),
+    _mutate(
         "a call that may not try a breaker stays first in its line",
         LEASING,
         "            pool.hand_over(waiter.lane)\n            return\n",

@@ -235,8 +235,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "nobody is woken when a rate lets one more pass",
         POOL,
-        "if lane is not None:\n            self.hand_over(lane)",
-        "pass",
+        "        lane = self.queue.end_delay(line)\n",
+        "        lane = None\n",
     ),
     Mutation(
         "a shorter pause of a bucket ends a longer one",
