@@ -85,6 +85,12 @@ class AsyncProgram:
         """Ends it at once."""
         self._program.kill()
 
+    async def end(self) -> None:
+        """Ends it at once, unless it has ended, and waits for that."""
+        if self.returncode is None:
+            self.kill()
+        await self.wait()
+
 
 async def start(
     *words: str,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import time
-
 from mcp.server import MCPServer
+
+from tests.cluster.visiting import visit_provider
 
 server = MCPServer("asking", version="1.0")
 
@@ -14,15 +12,7 @@ server = MCPServer("asking", version="1.0")
 @server.tool()
 async def ask(words: str) -> str:
     """Ask the provider, and be with it for a moment."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(os.environ["PROVIDER"]))
-    writer.write(f"{words} none {time.monotonic()}\n".encode())
-    await reader.readline()
-    await asyncio.sleep(0.01)
-    # What the provider has not heard of has not ended for it.
-    writer.write_eof()
-    await reader.read()
-    writer.close()
-    return words
+    return await visit_provider(words, "none")
 
 
 if __name__ == "__main__":

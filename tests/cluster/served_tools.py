@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import time
 from collections import Counter
 
+from tests.cluster.visiting import visit_provider
 from tool_engine import ToolExecutionContext
 
 FILE = """
@@ -34,15 +32,7 @@ tries: Counter[str] = Counter()
 
 async def ask(words: str, context: ToolExecutionContext) -> str:
     """Be with the provider for a moment."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(os.environ["PROVIDER"]))
-    writer.write(f"{words} {context.conversation_id} {time.monotonic()}\n".encode())
-    await reader.readline()
-    await asyncio.sleep(0.01)
-    # What the provider has not heard of has not ended for it.
-    writer.write_eof()
-    await reader.read()
-    writer.close()
-    return words
+    return await visit_provider(words, context.conversation_id)
 
 
 post = share = ask

@@ -19,7 +19,7 @@ from tests.mcp_server.conftest import text_of
 from tests.mcp_servers.programs import program
 from tests.server.process import START_LIMIT
 from tests.warm import ROOT
-from tests.warm_async import AsyncProgram, start
+from tests.warm_async import start
 
 CALLS = 24
 PROGRAM = Path(__file__).with_name("asking_server.py")
@@ -39,12 +39,6 @@ LOADS = ("tool_engine.cli.mcp.mcp_command", "tool_engine.mcp_server.server", "uv
 pytestmark = pytest.mark.timeout(6 * BOUND + 4 * START_LIMIT)
 
 
-async def kill(program: AsyncProgram) -> None:
-    if program.returncode is None:
-        program.kill()
-    await program.wait()
-
-
 async def open_gateway(stack: AsyncExitStack, folder: Path, url: str, provider: Provider) -> Any:
     """One `mcp serve` of its own process, with a server of its own behind it, and its address."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PROVIDER": str(provider.port), "CLUSTER": url}
@@ -56,7 +50,7 @@ async def open_gateway(stack: AsyncExitStack, folder: Path, url: str, provider: 
         imports=LOADS,
     )
     gateway.stdin.close()
-    stack.push_async_callback(kill, gateway)
+    stack.push_async_callback(gateway.end)
     said = ""
     async with asyncio.timeout(2 * START_LIMIT):
         # On a busy machine it says before that it waits for the server to start.
@@ -75,7 +69,7 @@ async def test_calls_of_two_gateways(url: str, provider: Provider, tmp_path: Pat
     """
     (tmp_path / "tools").mkdir()
     (tmp_path / "tool-engine.toml").write_text(SETTINGS)
-    entry = {**program(str(PROGRAM)), "env": {"PROVIDER": "${PROVIDER}"}}
+    entry = {**program(str(PROGRAM)), "env": {"PROVIDER": "${PROVIDER}", "PYTHONPATH": str(ROOT)}}
     entry["tool-engine"] = {"bucket": "ai", "effect": "read", "connect_timeout": START_LIMIT}
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"asking": entry}}))
     async with AsyncExitStack() as stack:

@@ -85,19 +85,13 @@ async def replicas(url: str, provider: Provider, tmp_path: Path) -> AsyncIterato
                 imports=SERVER,
             )
             program.stdin.close()
-            stack.push_async_callback(kill, program)
+            stack.push_async_callback(program.end)
             async with asyncio.timeout(START_LIMIT):
                 first = (await program.stderr.readline()).decode()
             assert first.startswith("serving 5 tools"), first
             http = aiohttp.ClientSession(first.split()[-1])
             made.append(Replica(program, await stack.enter_async_context(http)))
         yield made
-
-
-async def kill(program: AsyncProgram) -> None:
-    if program.returncode is None:
-        program.kill()
-    await program.wait()
 
 
 async def test_tasks_and_calls_of_all_kinds(replicas: list[Replica], provider: Provider) -> None:

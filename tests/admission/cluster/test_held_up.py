@@ -47,8 +47,11 @@ async def call(
 async def test_the_rate_of_its_tool(fleet: Fleet) -> None:
     controller = fleet.controllers[0]
     async with asyncio.timeout(IDLE):
-        controller.release(await call(controller, "a", RATED))
-        controller.release(await call(controller, "b", RATED))
+        first = await call(controller, "a", RATED)
+        controller.release(first)
+        second = await call(controller, "b", RATED)
+        controller.release(second)
+    assert second.acquired_at - first.acquired_at == pytest.approx(1.0, abs=0.1)
     await fleet.end()
 
 
@@ -57,7 +60,9 @@ async def test_a_pause_of_its_bucket(fleet: Fleet) -> None:
     async with asyncio.timeout(IDLE):
         controller.release(await call(controller, "a"))
         controller.pause_bucket("web", 1.0)
-        controller.release(await call(controller, "b"))
+        slot = await call(controller, "b")
+        controller.release(slot)
+    assert slot.queue_wait == pytest.approx(1.0, abs=0.1)
     await fleet.end()
 
 
@@ -84,6 +89,7 @@ async def test_another_that_has_asked_and_leaves(fleet: Fleet) -> None:
         await asyncio.sleep(0.1)
         waiting = asyncio.create_task(call(controller, "b"))
         await asyncio.sleep(0.1)
+        assert not waiting.done()
         first.cancel()
         controller.release(await waiting)
         other.release(held)
