@@ -16,6 +16,7 @@ from tool_engine.admission.cluster.lease_messages import (
     Message,
     Note,
     Reply,
+    State,
     Ticket,
 )
 from tool_engine.admission.cluster.life import Kept, Life, Outcome
@@ -141,6 +142,26 @@ class WatchedCoordinator(Coordinator):
             if is_known and self._count_cooling(resource) < least:
                 raise BreachError(f"{life.name} may have started calls of {resource}: forgotten")
         self.watcher.note_removed(life.name)
+
+    def _view_state(self, life: Life, now: float) -> State:
+        state = super()._view_state(life, now)
+        # After a crash it is known again what was given back once all have said what they have.
+        is_known = self.is_thorough and not self.is_gated(now)
+        over = self._list_overdrawn(life) if is_known else set()
+        if untold := over - state.wanted:
+            raise BreachError(f"{life.name} does not hear that less is left of {untold}")
+        return state
+
+    def _list_overdrawn(self, life: Life) -> set[str]:
+        """What a life has of which more is out than there is, by several: a limit was lowered."""
+        found = set()
+        for resource, account in life.accounts.items():
+            holders = [each for each in self.lives.values() if resource in each.accounts]
+            limit = None if is_rate(resource) else self._limit_of(resource)
+            several = sum(each.accounts[resource].out > 0 for each in holders) > 1
+            if account.out and several and limit is not None:
+                found |= {resource} if self._count_used(resource) > limit else set()
+        return found
 
     def _grant_units(self, entry: Entry) -> None:
         if self.is_gated(self.now):
