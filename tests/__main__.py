@@ -98,7 +98,7 @@ NOT_QUICK = (
     "test_names.py",
     "test_names_of_the_package.py",
     "test_overload.py",
-    "test_plain.py",
+    "test_foreign_values.py",
     "test_plain_calls.py",
     "test_policy.py",
     "test_properties.py",

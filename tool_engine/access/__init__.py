@@ -1,1 +1,1 @@
-"""Who may ask for what over HTTP?"""
+"""Who may ask for what over HTTP, and how are requests read safely?"""

@@ -24,7 +24,7 @@ from tool_engine.access.pages import Pages, answer_preflight, check_own, is_pref
 from tool_engine.access.principal import SCOPES, Principal
 from tool_engine.access.problem import Problem, make_unknown, send_problem
 from tool_engine.access.rates import Rates
-from tool_engine.access.texts import list_texts
+from tool_engine.access.texts import require_texts
 from tool_engine.logger import get_logger
 from tool_engine.redaction import trace_of
 
@@ -81,7 +81,7 @@ class Guard:
         self._auth = auth
         self._hosts = Hosts(allowed_hosts)
         self._pages = Pages(allowed_origins)
-        self._public = frozenset(list_texts("public", public))
+        self._public = frozenset(require_texts("public", public))
         self._rates = rates
         self._open = open_requests or OpenRequests(None)
 

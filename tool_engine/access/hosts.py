@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from tool_engine.access.problem import Problem
-from tool_engine.access.texts import list_texts
+from tool_engine.access.texts import require_texts
 from tool_engine.errors import ConfigurationError
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
@@ -30,7 +30,7 @@ class Hosts:
     """
 
     def __init__(self, allowed: Collection[str]) -> None:
-        names = list_texts("allowed_hosts", allowed)
+        names = require_texts("allowed_hosts", allowed)
         for each in names:
             if _HOST.fullmatch(each) is None:
                 raise ConfigurationError(

@@ -21,7 +21,7 @@ from tool_engine.access.principal import (
     read_patterns,
     read_priority,
 )
-from tool_engine.access.texts import list_texts
+from tool_engine.access.texts import require_texts
 from tool_engine.errors import ConfigurationError, MissingExtraError
 from tool_engine.logger import get_logger
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
@@ -92,7 +92,7 @@ class JWTVerifier:
         for name, text in texts.items():
             if not isinstance(text, str) or not text.strip():
                 raise ConfigurationError(f"{name} must be a text that is not empty, got {text!r}")
-        listed = list_texts("algorithms", algorithms)
+        listed = require_texts("algorithms", algorithms)
         if not listed or not all(_SIGNED.fullmatch(each) for each in listed):
             raise ConfigurationError(
                 f"algorithms must be some with a public key, got {listed!r:.80}; write some of "
@@ -101,10 +101,10 @@ class JWTVerifier:
         self._issuer = issuer
         self._audience = audience
         self._source = jwks
-        self._is_url = _check_source(jwks)
+        self._is_url = _is_safe_url(jwks)
         self._claim = scope_claim
         self._algorithms = listed
-        self._tools = read_patterns(list_texts("tools", tools), "JWTVerifier")
+        self._tools = read_patterns(require_texts("tools", tools), "JWTVerifier")
         self._priority = read_priority(priority, "JWTVerifier")
         self._keys: Mapping[str, Any] = {}
         self._read_at: float | None = None
@@ -246,7 +246,7 @@ def _read_head(token: str) -> dict[str, Any]:
         return {}
 
 
-def _check_source(jwks: str) -> bool:
+def _is_safe_url(jwks: str) -> bool:
     """Return True for a URL.
 
     Raises:

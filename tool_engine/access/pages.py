@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
 
 from tool_engine.access.problem import Problem
-from tool_engine.access.texts import list_texts
+from tool_engine.access.texts import require_texts
 from tool_engine.errors import ConfigurationError
 
 Send = Callable[[Any], Awaitable[None]]
@@ -37,7 +37,7 @@ class Pages:
     """
 
     def __init__(self, allowed: Collection[str]) -> None:
-        origins = list_texts("allowed_origins", allowed)
+        origins = require_texts("allowed_origins", allowed)
         for each in origins:
             if _ORIGIN.fullmatch(each) is None or _USUAL.fullmatch(each) is not None:
                 raise ConfigurationError(

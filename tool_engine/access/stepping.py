@@ -1,4 +1,4 @@
-"""How does work go on whose first step was taken by hand?
+"""How is a coroutine awaited whose first step was taken without a task?
 
 Most work is done in one step, and what only work that waits needs is not made for it.
 """

@@ -8,7 +8,7 @@ from typing import Any
 from tool_engine.errors import ConfigurationError
 
 
-def list_texts(name: str, values: Any) -> list[str]:
+def require_texts(name: str, values: Any) -> list[str]:
     """Return the texts of a list.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Stage 3: may a call run, and when? Slots, buckets, queues, rates."""
+"""May a call run, and when? Slots, buckets, queues and rates."""
 
 from tool_engine.admission.announcing import SlotEvent
 from tool_engine.admission.controller import ToolConcurrencyController

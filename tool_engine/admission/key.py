@@ -1,4 +1,4 @@
-"""What do the calls of one conversation, say, share, and which lanes wait for room in it?"""
+"""How many calls of one key may run, and which lanes wait for room in it?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a call ask the controller for?"""
+"""What does a call ask the controller for, and by which key does it collide?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage 4: where an executor runs, and until when."""
+"""How does work run under a deadline in this process?"""
 
 from tool_engine.backends.local import LocalBackend
 

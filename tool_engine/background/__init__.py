@@ -1,1 +1,1 @@
-"""Tasks: calls that outlive their caller."""
+"""How do tasks, calls that outlive their caller, wait, run and end?"""

@@ -1,4 +1,4 @@
-"""When is a task written?
+"""When, and in which order, are tasks written?
 
 As soon as it is started, and each time it changes. But a caller may wait for it at first, and most
 calls end meanwhile: such a task is written once it is to outlive its caller, and never before.

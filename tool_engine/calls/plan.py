@@ -1,4 +1,4 @@
-"""Which decisions about a tool are the same for all of its calls?
+"""Which decisions are the same for all calls of a tool?
 
 What it asks the controller for, whether it needs consent, how arguments are accepted, and how the
 value that it returns becomes an output that holds what the tool declares.
@@ -22,15 +22,15 @@ from tool_engine.model.json.weighing import measure_packed
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.settings.concurrency import CollisionPolicy
 from tool_engine.model.tool import RetryPolicy, Tool, is_same
-from tool_engine.output.limited import LimitedOutput
-from tool_engine.output.plain import (
+from tool_engine.output.foreign_values import (
     LONG,
     check_unfolding,
     may_take_long,
     plain_at_once,
     plain_output,
 )
-from tool_engine.validation.output import OutputCheck, OutputMismatchError, check_for
+from tool_engine.output.limited import LimitedOutput
+from tool_engine.validation.output import OutputCheck, OutputMismatchError, make_check
 
 Accept = Callable[[Any, bytes], dict[str, Any] | None]
 Explain = Callable[[Any], ValidationResult]
@@ -41,7 +41,7 @@ Note = Callable[[list[ValidationError]], None]
 """Takes what differs in an output that is returned all the same."""
 _ATOMS: Final = PLAIN - {list}
 _SHORT: Final = _ATOMS - {str}
-_AT_ONCE: Final = 16_384
+_CHECKED_AT_ONCE: Final = 16_384
 """Bytes of an output that is checked on the event loop; a larger one is checked in a thread."""
 _SHARED: Final = CollisionPolicy.SINGLE_FLIGHT
 
@@ -129,7 +129,7 @@ def choose_readying(tool: Tool) -> Readying:
     Raises:
         ValueError: What it declares cannot be compiled.
     """
-    check = None if tool.output_mode == "off" else check_for(tool.output)
+    check = None if tool.output_mode == "off" else make_check(tool.output)
     if check is None:
         return UNCHECKED
     held = _HeldOutput(check, is_enforced=tool.output_mode != "warn")
@@ -144,7 +144,7 @@ class _HeldOutput:
     def ready_at_once(self, value: Any) -> Ready | None:
         """Return the output if it is small and holds; the rest is found out in a thread."""
         ready = ready_at_once(value)
-        if ready is None or len(ready[2]) > _AT_ONCE or ready[0] is not None:
+        if ready is None or len(ready[2]) > _CHECKED_AT_ONCE or ready[0] is not None:
             return None
         try:
             return ready if self._check.holds(ready[1]) else None

@@ -1,4 +1,4 @@
-"""When, and how often, does a failed tool run again, and how does its last value get read?"""
+"""When, and how often, does a failed tool run again, and how is its output made?"""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ class Retries:
             output = None if run.is_troubled else plan.ready(run.value)
         if run.is_troubled or output is not None:
             return run, output
-        asking = await self._ask_for_output(call, plan, slot, run)
+        asking = await self._make_output(call, plan, slot, run)
         return asking, None if asking.is_troubled else asking.value
 
-    async def _ask_for_output(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
+    async def _make_output(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
         """Make and check the JSON form of a tool's value, within the rest of its time."""
         loop, ask = get_running_loop(), self._local.in_thread
         asks = {"function": partial(plan.ready_in_thread, call.note_misfits, run.value)}

@@ -1,4 +1,4 @@
-"""Stage 6, publish: how do subscribers receive what happens in the engine?"""
+"""How do subscribers receive what happens in the engine?"""
 
 from tool_engine.events.bus import EventBus, Subscription
 from tool_engine.events.log import EventLog

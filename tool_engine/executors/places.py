@@ -44,17 +44,17 @@ class Places:
 
     def explain_call(self, call_id: str) -> str:
         """Say where a call is that runs at one of them; empty: there is nothing to say."""
-        return self._ask_each("explain", call_id)
+        return self._call_each("explain", call_id)
 
     def explain_start(self, call_id: str) -> str:
         """Say why a call has not begun whose time is up; empty: it has, or is not known."""
-        return self._ask_each("explain_start", call_id)
+        return self._call_each("explain_start", call_id)
 
     def give_up(self, call_id: str) -> None:
         """Have what runs a call that does not end stand in the way of no other."""
-        self._ask_each("give_up", call_id)
+        self._call_each("give_up", call_id)
 
-    def _ask_each(self, name: str, call_id: str) -> str:
+    def _call_each(self, name: str, call_id: str) -> str:
         for each in self._made.values():
             explain: Callable[[str], str] | None = getattr(each, name, None)
             # Those that run calls on this machine have nothing to say.

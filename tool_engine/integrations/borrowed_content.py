@@ -24,7 +24,7 @@ from tool_engine.model.content.pieces import (
     TextContent,
 )
 from tool_engine.model.json.returned_value import to_text
-from tool_engine.output.plain import plain_output
+from tool_engine.output.foreign_values import plain_output
 
 _ANY: Final = "application/octet-stream"
 _TYPES: Final = MimeTypes()

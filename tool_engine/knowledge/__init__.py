@@ -1,1 +1,1 @@
-"""Stage 6, record: what was called, by whom, and how did it end?"""
+"""Which calls, events, sessions, tasks and approvals are kept, and where?"""

@@ -27,7 +27,7 @@ from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.listening import serve_app
 from tool_engine.access.living import LivingApp
 from tool_engine.access.open_requests import MOST, OpenRequests
-from tool_engine.access.texts import list_texts
+from tool_engine.access.texts import require_texts
 from tool_engine.access.tokens import TokenFile
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError
@@ -330,7 +330,7 @@ class MCPServer:
         make = partial(
             self.app,
             path,
-            allowed_hosts=[*list_texts("allowed_hosts", allowed_hosts), *named],
+            allowed_hosts=[*require_texts("allowed_hosts", allowed_hosts), *named],
             allowed_origins=allowed_origins,
             token_file=token_file,
             max_open=max_open,

@@ -1,1 +1,1 @@
-"""The vocabulary: pure data without I/O that every stage shares."""
+"""Which data do all stages share? Pure, without I/O."""

@@ -16,9 +16,9 @@ from tool_engine.model.json.returned_value import as_output, has_own_form
 from tool_engine.model.result import MOST_KEPT, ResultLimits
 from tool_engine.model.tool import Tool
 from tool_engine.output.cutting import cut_output
+from tool_engine.output.foreign_values import check_unfolding, plain_output
 from tool_engine.output.limited import Kept, LimitedOutput, Reader, is_known
 from tool_engine.output.measure import Measure, make_plain
-from tool_engine.output.plain import check_unfolding, plain_output
 from tool_engine.redaction import OwnSecrets, secrets_of
 
 _AT_ONCE: Final = 32_768

@@ -1,4 +1,4 @@
-"""How do parts of a reply become calls, text and findings, and which call was cut?
+"""How do parts of a reply become calls, text and findings; which was cut, or sent twice?
 
 Every decoder passes what it reads to a `ReplyBuilder`, which keeps the rules of all protocols: ids
 are unique, names are the tools' own, arguments are read once and strictly, a call that was cut is
@@ -147,7 +147,7 @@ class ReplyBuilder:
         self._last = None
         return events
 
-    def find(self, error_type: str, message: str, **fields: Any) -> StreamEvent:
+    def add_finding(self, error_type: str, message: str, **fields: Any) -> StreamEvent:
         finding = ReplyFinding(error_type=error_type, message=to_text(message), **fields)
         self.findings.append(finding)
         return StreamEvent(
@@ -159,7 +159,7 @@ class ReplyBuilder:
 
     def report_malformed(self, message: str) -> list[StreamEvent]:
         """Report an error of the reply, and of no single call."""
-        return [self.find("malformed_reply", message, level="error")]
+        return [self.add_finding("malformed_reply", message, level="error")]
 
     def report_lost(self, message: str, *part: Any) -> list[StreamEvent]:
         """Report an unreadable part, for which no unfinished call is run."""
@@ -258,14 +258,14 @@ class ReplyBuilder:
         else:
             reason = f" ({stop_reason})" if stop_reason else ""
             message = f"the reply was cut{reason}: it may be half of what was meant"
-            events.append(self.find("truncated", message))
+            events.append(self.add_finding("truncated", message))
         return events
 
     def stop(self) -> list[StreamEvent]:
         """Return the stream's final events; report a reply that was never ended."""
         if self._is_ended or not (self.has_begun or self.calls or self.text or any(self.reasoning)):
             return []
-        finding = self.find("truncated", _SILENT if self.calls else _SILENT_TEXT)
+        finding = self.add_finding("truncated", _SILENT if self.calls else _SILENT_TEXT)
         return [finding, *self.end(Ending.UNKNOWN)]
 
     @property
@@ -357,11 +357,11 @@ class ReplyBuilder:
         if other is not None:
             call.is_repeated = True
             message = f"the call {other.call_id!r} was sent twice: it is run once"
-            return [self.find("repeated_id", message, call_id=other.call_id)]
+            return [self.add_finding("repeated_id", message, call_id=other.call_id)]
         message = (
             f"the id {call.wire_id!r} stands for two calls: the second is {call.call_id!r} here"
         )
-        return [self.find("repeated_id", message, call_id=call.call_id)]
+        return [self.add_finding("repeated_id", message, call_id=call.call_id)]
 
     def _find_sent_before(self, call: CallInProgress, wire_id: str) -> CallInProgress | None:
         """Return the earlier copy of a call, comparing each call once."""
@@ -383,7 +383,9 @@ class ReplyBuilder:
 
     def _report_fault(self, call: CallInProgress, kind: str, error: str) -> StreamEvent:
         call.is_fault_reported = True
-        return self.find(kind, error, level="error", call_id=call.call_id, tool_name=call.name)
+        return self.add_finding(
+            kind, error, level="error", call_id=call.call_id, tool_name=call.name
+        )
 
     def _is_cut(self, call: CallInProgress, read: ReadArguments) -> bool:
         if call.is_cut:

@@ -1,4 +1,4 @@
-"""The HTTP API: `create_app`."""
+"""How is an engine used over HTTP? `create_app` makes the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may one conversation use, remember and spend?
+"""How does one conversation use the engine, and remember what it did?
 
 Most names are imported when they are first used: a program without conversations pays for none.
 """

@@ -32,7 +32,7 @@ from tool_engine.testing.trace import Trace, TraceCall
 FEWEST_CALLS: Final = 50
 """Calls of a bucket that must have run for a proposal; of fewer a percentile is luck."""
 _MANY_CALLS: Final = 200
-_REACH: Final = 2
+_MOST_TIMES_NOW: Final = 2
 """Times the limit of now, beyond which nothing is proposed: into the unknown goes a step a time."""
 _JITTER: Final = 0.001
 """Shorter overlaps in seconds are not certain: records are dated to the millisecond."""
@@ -215,7 +215,7 @@ def _propose_limit(
     service, limit = bench.services.by_bucket[bucket], bench.limit_of(bucket)
     calls = [each for each in bench.trace.calls if each.bucket == bucket]
     demand = most_at_once([(each.enqueued_at, each.ended_at, each.weight) for each in calls])
-    most = max(min(demand, _REACH * limit), 1)
+    most = max(min(demand, _MOST_TIMES_NOW * limit), 1)
     now = bench.try_now(bucket)
     typical = max(service.works.values(), default=0.0)
     for each in _list_candidates(limit, most, service):

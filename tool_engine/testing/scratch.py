@@ -1,4 +1,4 @@
-"""Where do tools read and write files during a test, and how do they stay there?
+"""In which folder does a tool under test read and write, and how does it stay there?
 
 The executors are the real ones; they only open another root than the definition names.
 """

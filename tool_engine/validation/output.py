@@ -106,7 +106,7 @@ def _read_json(output: dict[str, Any]) -> dict[str, Any]:
     return read if type(read) is dict else {"result": read}
 
 
-def check_for(output: dict[str, Any] | None) -> OutputCheck | None:
+def make_check(output: dict[str, Any] | None) -> OutputCheck | None:
     """Return the check of a declared output; None where the declaration says nothing of it."""
     if output is None or _SAYS_NOTHING.issuperset(output):
         return None

@@ -1,4 +1,4 @@
-"""Which tools, groups and servers does an engine's lock file approve?
+"""How does an engine ask its lock file, and approve what waits?
 
 Read with the folder, asked for each tool and group, and written when the program that embeds the
 engine approves something.

@@ -1,4 +1,4 @@
-"""Which tools and groups are approved, and did one change since?
+"""What does a lock file hold, and did a tool change since?
 
 `tools.lock` has one line per approved tool: its version, a hash of what its definition says, and,
 where a program registered the code that runs it, a hash of that code; and one line per approved

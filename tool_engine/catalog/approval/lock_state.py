@@ -1,4 +1,4 @@
-"""Which tools, groups and servers does a lock file approve as they are, and which changed since?"""
+"""How does each tool stand to a lock file: approved, new, changed or gone?"""
 
 from __future__ import annotations
 

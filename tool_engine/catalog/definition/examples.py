@@ -1,4 +1,4 @@
-"""Which faults in a definition's examples and tests does no schema find?
+"""Do a definition's examples and tests hold, beyond what a schema can say?
 
 The form is in `definition.schema.json`. Whether arguments fit the tool is not checked at loading:
 `tool-engine test` runs them, and a folder of 10,000 files would pay for it at every start.

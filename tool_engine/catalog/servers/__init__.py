@@ -1,1 +1,1 @@
-"""Which servers of tools do the settings of other programs name?"""
+"""Which MCP servers do the settings files of other programs name?"""

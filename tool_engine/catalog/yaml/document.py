@@ -1,4 +1,4 @@
-"""What does a YAML text hold, and where is each part?"""
+"""Where in a YAML text is each part of what it holds?"""
 
 from __future__ import annotations
 

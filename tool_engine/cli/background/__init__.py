@@ -1,1 +1,1 @@
-"""Commands about calls that outlive their caller."""
+"""How does the command line start tasks, follow them and end them?"""

@@ -89,7 +89,7 @@ def run_command(
         raise CommandError(f"--format {form} says what is not approved; add --check")
     names = sorted({*(approve or ())})
     settings = settings_of(ctx, tools)
-    if app is None and names_servers(settings):
+    if app is None and may_have_servers(settings):
         report, broken = lock_servers(settings, names, check=check, file=file)
     elif app is None:
         report, broken = lock_folder(settings, names, check=check, file=file)
@@ -148,7 +148,7 @@ def lock_folder(
         found = _choose_states(found, names, path, lock)
     elif broken and not check:
         write_messages(broken)
-        raise _refuse_writing(len(broken))
+        raise _make_unwritten_error(len(broken))
     if not check:
         _approve_found(lock, found, present, code).write()
     known = {each.name for each in found}
@@ -157,7 +157,7 @@ def lock_folder(
     return _Report(path, found, not check, problem, unseen, files=files), broken
 
 
-def names_servers(settings: Settings) -> bool:
+def may_have_servers(settings: Settings) -> bool:
     """Return True if tools may come from servers."""
     if settings.mcp_servers is not None:
         return True
@@ -223,7 +223,7 @@ async def _lock_engine(
         write_messages(broken)
         of_servers = engine.list_mcp_errors()
         files = {file for file, text in wrong if (file, text) not in of_servers}
-        raise _refuse_writing(len(files), is_down=bool(of_servers))
+        raise _make_unwritten_error(len(files), is_down=bool(of_servers))
     else:
         states = [each for each in states if each.name not in unseen]
     if not check:
@@ -253,7 +253,7 @@ def _find_unseen(engine: ToolEngine, path: str, states: Sequence[LockState]) -> 
     return [name for name, origin in origins.items() if origin.startswith("mcp:")]
 
 
-def _refuse_writing(count: int, *, is_down: bool = False) -> CommandError:
+def _make_unwritten_error(count: int, *, is_down: bool = False) -> CommandError:
     wrong = [f"{count_text(count, 'file')} could not be loaded"] if count else []
     wrong += ["not all servers could be used"] if is_down else []
     return CommandError(

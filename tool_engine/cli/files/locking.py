@@ -1,4 +1,4 @@
-"""Which tools and groups are approved, and which of them changed since?"""
+"""How does the command line compare a folder with its lock file?"""
 
 from __future__ import annotations
 

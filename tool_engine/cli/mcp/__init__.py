@@ -1,1 +1,1 @@
-"""How does the command line serve tools to clients of the Model Context Protocol?"""
+"""How does the command line serve tools over MCP, and use the tools of MCP servers?"""

@@ -1,1 +1,1 @@
-"""Programs as tools: arguments, processes, what is kept of their output."""
+"""How do programs run as tools, and what is kept of their output?"""

@@ -1,1 +1,1 @@
-"""The file tools: they read, write, edit, list and search below one declared folder."""
+"""How do tools read, write and search files below one declared folder?"""

@@ -266,11 +266,11 @@ def _encode_value(number: int, value: Any) -> tuple[Any, bytes]:
             return value, _write_json({"id": number, "value": value})
         except TypeError:
             # Loaded by name: a handler that returns JSON must not pay for it.
-            value = importlib.import_module("tool_engine.output.plain").plain_output(value)
+            value = importlib.import_module("tool_engine.output.foreign_values").plain_output(value)
             stand_in = importlib.import_module("tool_engine.model.json.returned_value").stand_in
         except ValueError:
             # Of a number with too many digits it says what to return; else this says nothing.
-            importlib.import_module("tool_engine.output.plain").plain_output(value)
+            importlib.import_module("tool_engine.output.foreign_values").plain_output(value)
     return value, _encode_message({"id": number, "value": value}, stand_in)
 
 

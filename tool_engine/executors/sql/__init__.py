@@ -1,1 +1,1 @@
-"""Tools whose YAML declares one SQL statement."""
+"""How does a tool run whose YAML declares one SQL statement?"""

@@ -1,1 +1,1 @@
-"""Workflows: tools whose steps call other tools."""
+"""How does a tool run whose steps call other tools?"""

@@ -1,4 +1,4 @@
-"""How are old records removed without delaying the writers of new ones?
+"""How are old records and sessions removed without delaying who writes new ones?
 
 In small steps, each a transaction of its own, the oldest first.
 """
@@ -52,7 +52,7 @@ _REMOVED_UNTIL: Final = "SELECT value FROM tool_marks WHERE name = 'removed_unti
 _REMOVE_EMPTY: Final = "DELETE FROM tool_statistics WHERE hour = :hour AND calls <= 0"
 
 
-async def prune_records(reader: Reader, retention: RecordRetention, kind: str, now: float) -> int:
+async def prune_database(reader: Reader, retention: RecordRetention, kind: str, now: float) -> int:
     """Removes what `retention` does not keep; the number of records that it removed.
 
     `now` is the time that all who use the database agree on, Unix time in seconds.

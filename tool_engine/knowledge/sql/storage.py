@@ -210,13 +210,13 @@ class SQLRecordStorage:
         Raises:
             RecordsUnavailableError: The database does not answer.
         """
-        from tool_engine.knowledge.sql.retention import prune_records
+        from tool_engine.knowledge.sql.retention import prune_database
 
         async with self._hold_reader() as reader:
             address = self._database.address
             kind = "" if address is None else address.kind
             now = await self.approvals.learn_time()
-            return await prune_records(reader, retention or self.retention, kind, now)
+            return await prune_database(reader, retention or self.retention, kind, now)
 
     async def removed_until(self) -> datetime | None:
         """Return when the newest removed record's call ended, or None.

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tool_engine.access.texts import list_texts
+from tool_engine.access.texts import require_texts
 from tool_engine.errors import ConfigurationError
 
 
@@ -47,7 +47,7 @@ def list_values(what: str, values: Any) -> tuple[str, ...]:
     Raises:
         ConfigurationError: It is one text, or holds something else than texts.
     """
-    return tuple(list_texts(f"values of {what}", values))
+    return tuple(require_texts(f"values of {what}", values))
 
 
 def list_named_values(what: str, values: Any) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Which mapping and text does a tool's return value become, and how does it read on one line?"""
+"""How does a tool's JSON value become the mapping that is its output?"""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class AnthropicDecoder(EventDecoder):
             return self._take_message({"content": payloads})
         if len(payloads) > 1 and all(read_field(each, "role") for each in payloads):
             message = f"of {len(payloads)} messages only the last one was read"
-            return [self._builder.find("skipped", message), *self.feed(payloads[-1])]
+            return [self._builder.add_finding("skipped", message), *self.feed(payloads[-1])]
         return [event for payload in payloads for event in self.feed(payload)]
 
     # Events of a stream
@@ -174,16 +174,18 @@ class AnthropicDecoder(EventDecoder):
         if reason in _REFUSALS:
             return events + self._end_refused(reason, details)
         if reason == PAUSED:
-            events.append(self._builder.find("truncated", _PAUSED))
+            events.append(self._builder.add_finding("truncated", _PAUSED))
         if ending is Ending.UNKNOWN:
-            events.append(self._builder.find("malformed_reply", describe_unknown_end(reason)))
+            events.append(
+                self._builder.add_finding("malformed_reply", describe_unknown_end(reason))
+            )
         return events + self._builder.end(ending, reason)
 
     def _end_refused(self, reason: str, details: Any) -> list[StreamEvent]:
         words = read_field(details, "explanation") or read_field(details, "category") or reason
         self._builder.refusal.append(str(words))
         message = f"the provider refused this reply ({words}): none of its calls is run"
-        events = [self._builder.find("refusal", message, level="error")]
+        events = [self._builder.add_finding("refusal", message, level="error")]
         self._builder.stop_reason = reason
         return events + self._fail_calls(
             f"the provider refused this reply ({words}): this was not run"

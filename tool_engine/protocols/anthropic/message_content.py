@@ -190,7 +190,7 @@ class MessageContent:
             self.blocks.append(stray)
             place = f"a block of {block.kind!r}" if block else "no block"
             message = f"a delta of {kind!r} came for {place}: it was read as a block of its own"
-            events.append(self._builder.find("malformed_reply", message))
+            events.append(self._builder.add_finding("malformed_reply", message))
         stray.parts.append(text)
         return events
 

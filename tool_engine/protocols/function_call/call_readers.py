@@ -102,10 +102,10 @@ class _JSONReader:
         if text:
             shown = text if len(text) <= 60 else text[:60] + "…"
             kind = "malformed_reply" if text.strip("{}") else "repaired"
-            self._calls.find(kind, f"{shown!r} beside the call was left out")
+            self._calls.add_finding(kind, f"{shown!r} beside the call was left out")
         if self._calls.unknown:
             message = f"{self._calls.unknown} objects beside the call are no calls: left out"
-            self._calls.find("malformed_reply", message, level="error")
+            self._calls.add_finding("malformed_reply", message, level="error")
 
 
 class TagReader(_JSONReader):
@@ -178,7 +178,7 @@ class TagReader(_JSONReader):
             self._end_item()
         else:
             note = "an end tag that was missing before the next call was added"
-            self._calls.find("repaired", note)
+            self._calls.add_finding("repaired", note)
         self._finish_block("", None)
 
     def _end_call(self) -> None:
@@ -210,14 +210,16 @@ class TagReader(_JSONReader):
             return
         self._decoder.add_text(raw)
         if RECORD in raw:
-            self._calls.find("skipped", _RECORDED)
+            self._calls.add_finding("skipped", _RECORDED)
         else:
-            self._calls.find("malformed_reply", _NO_CALL.format(place=START_TAG), level="error")
+            self._calls.add_finding(
+                "malformed_reply", _NO_CALL.format(place=START_TAG), level="error"
+            )
 
     def _give_back(self, rest: str) -> None:
         self.returned = self._join_raw() + rest
         self._decoder.add_text(self._marker)
-        self._calls.find("malformed_reply", _NO_CALL.format(place=START_TAG), level="error")
+        self._calls.add_finding("malformed_reply", _NO_CALL.format(place=START_TAG), level="error")
 
 
 class ObjectReader(_JSONReader):
@@ -253,7 +255,7 @@ class ObjectReader(_JSONReader):
             return
         self._decoder.add_text(raw)
         place = "a JSON object"
-        self._calls.find("malformed_reply", _NO_CALL.format(place=place), level="error")
+        self._calls.add_finding("malformed_reply", _NO_CALL.format(place=place), level="error")
 
 
 class ReplyReader(_JSONReader):
@@ -345,7 +347,7 @@ class ReplyReader(_JSONReader):
     def _give_back(self) -> None:
         self.returned = self._join_raw()
         if self._is_over and not self._is_refused and self._are_calls():
-            self._calls.find("skipped", _NOT_ALONE)
+            self._calls.add_finding("skipped", _NOT_ALONE)
 
     def _finish_block(self, error: str | None) -> None:
         if self._calls.has_calls:

@@ -40,7 +40,7 @@ class TagDecoder(TextDecoder):
     def refuse_inline(self, position: int) -> None:
         self.refusals += 1
         if self.refusals == 1:
-            self.find("skipped", _INLINE, position=position)
+            self.add_finding("skipped", _INLINE, position=position)
 
 
 class _Ready(NamedTuple):
@@ -129,8 +129,8 @@ class ItemCalls:
             else:
                 self.decoder.end_call(call)
 
-    def find(self, error_type: str, message: str, **fields: Any) -> None:
-        self.decoder.find(error_type, message, position=self._position, **fields)
+    def add_finding(self, error_type: str, message: str, **fields: Any) -> None:
+        self.decoder.add_finding(error_type, message, position=self._position, **fields)
 
     def _add_call(self, shape: Shape, repairs: tuple[str, ...]) -> None:
         call = self._call

@@ -91,7 +91,7 @@ class GeminiDecoder(ChunkDecoder):
         return [event for each in listed for event in self._take_response(each)]
 
     def _end_stream(self) -> None:
-        self._leave_call_open()
+        self._refuse_unfinished()
         if not (self._parts or self._reasons or self._builder.findings):
             self._builder.report_malformed("the reply is empty")
 
@@ -149,7 +149,7 @@ class GeminiDecoder(ChunkDecoder):
         words = get_field(feedback, "blockReasonMessage")
         message = f"the prompt was blocked ({reason}){f': {words}' if words else ''}"
         self._builder.refusal.append(message)
-        events = [self._builder.find("refusal", message, level="error")]
+        events = [self._builder.add_finding("refusal", message, level="error")]
         return events + self._builder.end(Ending.FINISHED, reason)
 
     def _take_candidates(self, candidates: Any) -> list[StreamEvent]:
@@ -163,7 +163,7 @@ class GeminiDecoder(ChunkDecoder):
         if len(candidates) > len(firsts) and not self._has_reported_others:
             self._has_reported_others = True
             message = "the reply has several candidates: only the first is read"
-            events.append(self._builder.find("skipped", message))
+            events.append(self._builder.add_finding("skipped", message))
         return events + [event for each in firsts for event in self._take_candidate(each)]
 
     def _take_candidate(self, candidate: Any) -> list[StreamEvent]:
@@ -189,13 +189,13 @@ class GeminiDecoder(ChunkDecoder):
             return []
         is_new = reason not in self._reasons
         self._reasons.add(reason)
-        self._leave_call_open()
+        self._refuse_unfinished()
         ending = _ENDINGS.get(reason)
         events: list[StreamEvent] = []
         if ending is None and reason not in _MALFORMED and reason not in _REFUSALS:
             ending = Ending.UNKNOWN
             message = describe_unknown_end(reason) + (f": {words}" if words else "")
-            events += [self._builder.find("malformed_reply", message)] if is_new else []
+            events += [self._builder.add_finding("malformed_reply", message)] if is_new else []
         elif ending is None and is_new:
             events += self._report_trouble(reason, words)
         return events + self._builder.end(ending or Ending.CUT, reason if is_stated else None)
@@ -207,7 +207,7 @@ class GeminiDecoder(ChunkDecoder):
             return self._builder.report_malformed(f"{what} ({reason}){more}")
         message = f"the provider stopped the reply ({reason}){more}"
         self._builder.refusal.append(message)
-        return [self._builder.find("refusal", message, level="error")]
+        return [self._builder.add_finding("refusal", message, level="error")]
 
     # The parts of a content.
 
@@ -241,7 +241,7 @@ class GeminiDecoder(ChunkDecoder):
         if part.get("thought") or self._parts.role != "model":
             where = "a thought" if part.get("thought") else f"a content of {self._parts.role!r}"
             message = f"a call inside {where} is no call: it is not run"
-            return [self._builder.find("skipped", message, level="error")]
+            return [self._builder.add_finding("skipped", message, level="error")]
         if self._open is not None and self._goes_on(self._open[0], call):
             return self._extend_call(*self._open, part, call)
         if not call and self._has_streamed:
@@ -260,7 +260,7 @@ class GeminiDecoder(ChunkDecoder):
         return is_same and (call_id is None or call_id == known.call_id)
 
     def _begin_call(self, part: dict[str, Any], call: Mapping[str, Any]) -> list[StreamEvent]:
-        self._leave_call_open()
+        self._refuse_unfinished()
         call_id, name = get_field(call, "id"), get_field(call, "name")
         own, note = self._find_own_name(name)
         begun, events = self._builder.begin(call_id, own if note else name)
@@ -322,11 +322,12 @@ class GeminiDecoder(ChunkDecoder):
         self._builder.finish(call)
         return events
 
-    def _leave_call_open(self) -> None:
+    def _refuse_unfinished(self) -> None:
         if self._open is None:
             return
         call, arguments = self._open
         self._open = None
+        # Without its last brace it is what it is, a beginning: the builder refuses it as cut.
         self._builder.add_arguments(call, to_text(arguments.value())[:-1])
 
 

@@ -1,4 +1,4 @@
-"""To which call does a fragment of a Chat Completions stream belong?
+"""Which call does a fragment of a Chat Completions stream go on with?
 
 By the standard the fragments of one call share an index, and the first of them has the id and the
 name. Servers number all calls 0 or none, repeat ids and names in each fragment or make up a new id
@@ -213,7 +213,7 @@ class CallTable:
             return []
         found.has_other_ids = True
         message = f"the id {found.wire_id!r} of a call became {call_id!r} in the middle of it"
-        return [self._builder.find("malformed_reply", message, call_id=found.call.call_id)]
+        return [self._builder.add_finding("malformed_reply", message, call_id=found.call.call_id)]
 
     def _add_fragment(self, found: WireCall, fragment: Fragment) -> list[StreamEvent]:
         name = fragment.name

@@ -82,10 +82,10 @@ class OpenAIDecoder(ChunkDecoder):
             # all is lost, and there are servers that number the chunks of one choice.
             level = "warning" if self._has_read and not self._has_lost_calls else "error"
             message = f"only choice 0 is read, not {len(self._others)} more: ask for one"
-            self._builder.find("skipped", message, level=level)
+            self._builder.add_finding("skipped", message, level=level)
         if self._builder.refusal:
             refusal = "".join(self._builder.refusal)
-            self._builder.find("refusal", f"the model refused: {refusal}", level="error")
+            self._builder.add_finding("refusal", f"the model refused: {refusal}", level="error")
 
     @property
     def _is_silent(self) -> bool:
@@ -143,7 +143,7 @@ class OpenAIDecoder(ChunkDecoder):
             return []
         self._has_unknown = True
         message = f"a chunk of the reply has no choices, so it was not read: {payload!r:.80}"
-        return [self._builder.find("malformed_reply", message)]
+        return [self._builder.add_finding("malformed_reply", message)]
 
     def _take_list(self, payloads: Sequence[Any]) -> list[StreamEvent]:
         if not payloads:
@@ -152,7 +152,7 @@ class OpenAIDecoder(ChunkDecoder):
         if len(payloads) < 2 or not any(roles):
             return [event for each in payloads for event in self._take_payload(each)]
         message = f"of {len(payloads)} messages only the last one was read"
-        return [self._builder.find("skipped", message), *self._take_payload(payloads[-1])]
+        return [self._builder.add_finding("skipped", message), *self._take_payload(payloads[-1])]
 
     def _take_choice(self, payload: Any, choice: Any, place: int) -> list[StreamEvent]:
         if choice is None or isinstance(choice, _NO_OBJECT):
@@ -186,7 +186,7 @@ class OpenAIDecoder(ChunkDecoder):
         role = read_field(message, "role", "assistant")
         if role != "assistant":
             text = f"a message of the role {role!r} is no reply: it was not read"
-            return [self._builder.find("skipped", text)]
+            return [self._builder.add_finding("skipped", text)]
         return self._take_whole(message, is_chunk=False) + self._end_silently()
 
     def _take_whole(self, message: Any, *, is_chunk: bool) -> list[StreamEvent]:
@@ -194,7 +194,11 @@ class OpenAIDecoder(ChunkDecoder):
         if is_chunk:
             return self._take_delta(message)
         if self._has_delta:
-            return [self._builder.find("skipped", "a whole message came after its parts: skipped")]
+            return [
+                self._builder.add_finding(
+                    "skipped", "a whole message came after its parts: skipped"
+                )
+            ]
         self._has_delta = True
         return self._take_delta(message, is_whole=True)
 
@@ -232,7 +236,7 @@ class OpenAIDecoder(ChunkDecoder):
                 events += self._builder.add_text(text)
             elif kind == "other":
                 message = f"a part of the reply is no text, so it was not read: {text}"
-                events.append(self._builder.find("skipped", message))
+                events.append(self._builder.add_finding("skipped", message))
             else:
                 thoughts = kind == "reasoning"
                 (self._builder.reasoning if thoughts else self._builder.refusal).append(text)
@@ -264,7 +268,7 @@ class OpenAIDecoder(ChunkDecoder):
             message = f"function_call calls {name!r:.80}, which tool_calls does not: it was not run"
             return self._builder.report_malformed(message)
         message = "function_call beside tool_calls says the same again: it was not read"
-        return [self._builder.find("skipped", message)]
+        return [self._builder.add_finding("skipped", message)]
 
     def _take_call(self, entry: Any, *, is_whole: bool) -> list[StreamEvent]:
         function = None if isinstance(entry, _NO_OBJECT) else read_field(entry, "function")
@@ -295,7 +299,7 @@ class OpenAIDecoder(ChunkDecoder):
             self._builder.spoil(meaning.message)
         if meaning.finding is not None:
             level = "error" if meaning.stops_calls else "warning"
-            events.append(self._builder.find(meaning.finding, meaning.message, level=level))
+            events.append(self._builder.add_finding(meaning.finding, meaning.message, level=level))
         return events + self._builder.end(meaning.ending, reason)
 
     def _fail_reply(self, error: Any) -> list[StreamEvent]:

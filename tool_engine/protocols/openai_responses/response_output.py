@@ -235,7 +235,7 @@ class ResponseOutput:
         events = [] if kind == "message" else self._builder.add_other()
         if kind in AWAITED:
             message = f"a {kind} is not run here: the program around the engine has to answer it"
-            events.append(self._builder.find("skipped", message, level="error"))
+            events.append(self._builder.add_finding("skipped", message, level="error"))
         return item, events
 
     # What is said of it
@@ -261,7 +261,9 @@ class ResponseOutput:
             message = (
                 f"the id {before!r} of a call is {call_id!r} where it is whole: the first counts"
             )
-            events.append(self._builder.find("malformed_reply", message, call_id=call.call_id))
+            events.append(
+                self._builder.add_finding("malformed_reply", message, call_id=call.call_id)
+            )
         events += self._take_arguments(item, call, read_field(raw, "arguments"))
         if not item.has_arguments and item.arguments is not None:
             events += self._take_arguments(item, call, item.arguments)
@@ -301,7 +303,9 @@ class ResponseOutput:
         call.parts[:] = [arguments]
         call.repairs.append(_REPLACED)
         return [
-            self._builder.find("repaired", _REPLACED, call_id=call.call_id, tool_name=call.name)
+            self._builder.add_finding(
+                "repaired", _REPLACED, call_id=call.call_id, tool_name=call.name
+            )
         ]
 
     def _complete_text(self, item: Item, key: PartKey, text: str) -> list[StreamEvent]:
@@ -315,7 +319,7 @@ class ResponseOutput:
         if key.kind != "output_text":
             return []
         message = f"a text was streamed as {before[:40]!r}, and is {text[:40]!r} where it is whole"
-        return [self._builder.find("malformed_reply", message)]
+        return [self._builder.add_finding("malformed_reply", message)]
 
     def _add_part(self, kind: str, text: str) -> list[StreamEvent]:
         if kind == "refusal":

@@ -98,7 +98,7 @@ class OpenAIResponsesDecoder(EventDecoder):
         if not asked:
             return self._take_items(items)
         message = f"of {len(items)} items only those after the last question were read"
-        events = [self._builder.find("skipped", message)]
+        events = [self._builder.add_finding("skipped", message)]
         return events + self._take_items(items[asked[-1] + 1 :])
 
     def _take_items(self, items: Iterable[Any]) -> list[StreamEvent]:
@@ -175,7 +175,7 @@ class OpenAIResponsesDecoder(EventDecoder):
             events = self._builder.report_malformed(f"the response {status}: {words}")
             return events + self._fail_calls(f"the response {status} ({words}): this was not run")
         kind = "truncated" if status in _UNFINISHED else "malformed_reply"
-        events = [self._builder.find(kind, describe_unknown_end(status))]
+        events = [self._builder.add_finding(kind, describe_unknown_end(status))]
         return events + self._builder.end(
             Ending.UNKNOWN, status if isinstance(status, str) else None
         )
@@ -186,7 +186,7 @@ class OpenAIResponsesDecoder(EventDecoder):
         if reason == "content_filter":
             why = "a content filter stopped the reply"
             self._builder.spoil(why)
-            events.append(self._builder.find("refusal", why, level="error"))
+            events.append(self._builder.add_finding("refusal", why, level="error"))
         return events + self._builder.end(Ending.CUT, reason)
 
     def _settle_calls(self) -> None:
@@ -202,7 +202,7 @@ class OpenAIResponsesDecoder(EventDecoder):
     def _finish_reply(self) -> ParsedReply:
         refusal = "".join(self._builder.refusal)
         if refusal:
-            self._builder.find("refusal", f"the model refused: {refusal}", level="error")
+            self._builder.add_finding("refusal", f"the model refused: {refusal}", level="error")
         self._builder.reasoning[:] = [self._output.join_reasoning()]
         reply = self._builder.close()
         message = self._output.write_input(reply, self._rule, is_stored=self._is_stored)

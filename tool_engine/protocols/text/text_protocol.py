@@ -253,7 +253,7 @@ class TextDecoder(ABC):
                 self._refuse_quoted()
             if self._scanner.is_in_thought:
                 message = "a think tag was never closed: all that follows it is taken as thoughts"
-                self.find("malformed_reply", message)
+                self.add_finding("malformed_reply", message)
             self._end_reply()
             said = make_readable("".join(self._said))
             # Many providers refuse a message without text.
@@ -272,11 +272,11 @@ class TextDecoder(ABC):
             return True
         if not self._has_reported_full:
             self._has_reported_full = True
-            self.find("malformed_reply", _TOO_MANY_CALLS, level="error")
+            self.add_finding("malformed_reply", _TOO_MANY_CALLS, level="error")
         return False
 
-    def find(self, error_type: str, message: str, **fields: Any) -> None:
-        self._events.append(self.builder.find(error_type, message, **fields))
+    def add_finding(self, error_type: str, message: str, **fields: Any) -> None:
+        self._events.append(self.builder.add_finding(error_type, message, **fields))
 
     def begin_call(self, call_id: str | None, name: str | None) -> CallInProgress:
         call, events = self.builder.begin(call_id, name)
@@ -308,16 +308,16 @@ class TextDecoder(ABC):
         self.builder.reasoning.append(text)
 
     def skip(self, region: str, position: int) -> None:
-        self.find("skipped", _HOW_TO_READ.format(region=region), position=position)
+        self.add_finding("skipped", _HOW_TO_READ.format(region=region), position=position)
 
     def give_up(self, position: int) -> None:
         """Note that all further text is read without calls."""
-        self.find("malformed_reply", _TOO_MANY_MARKS, level="error", position=position)
+        self.add_finding("malformed_reply", _TOO_MANY_MARKS, level="error", position=position)
 
     def end_unbegun_thought(self, position: int) -> None:
         """Take a `</think>` without a start: the thought began before the reply."""
         message = "</think> closes what nothing opened: no call before it is run"
-        self.find("malformed_reply", message, position=position)
+        self.add_finding("malformed_reply", message, position=position)
         calls, self._judged = self.builder.calls[self._judged :], len(self.builder.calls)
         self._refuse_calls(calls, _BEFORE_THOUGHT)
 
@@ -365,7 +365,7 @@ class TextDecoder(ABC):
             if call.error is None:
                 call.error, call.is_fault_reported = error, True
                 ids = {"call_id": call.call_id, "tool_name": call.name}
-                self.find(kind, error, level="error", **ids)
+                self.add_finding(kind, error, level="error", **ids)
 
     @abstractmethod
     def open(self, marker: str, text: str, position: int) -> BlockReader:
@@ -384,7 +384,7 @@ class TextDecoder(ABC):
             return self._bytes.decode(held + data, is_end)
 
     def _report_bad_bytes(self) -> None:
-        self.find("malformed_reply", _NO_UTF8)
+        self.add_finding("malformed_reply", _NO_UTF8)
         mark = "\N{REPLACEMENT CHARACTER}"
         damaged = [call for call in self.builder.calls if mark in (call.raw or "")]
         self._refuse_calls(damaged, _DAMAGED, "malformed_arguments")
@@ -393,7 +393,7 @@ class TextDecoder(ABC):
         said = find_text(chunk)
         if said is None:
             message = f"a part of the reply is neither text nor a message: {type(chunk).__name__}"
-            self.find("malformed_reply", message, level="error")
+            self.add_finding("malformed_reply", message, level="error")
             return
         if said.reasoning:
             self.builder.reasoning.append(said.reasoning)

@@ -150,7 +150,7 @@ class _BlockInProgress:
         return kept
 
     def _report_finding(self, error_type: str, message: str, **fields: Any) -> None:
-        self._decoder.find(error_type, message, position=self._position, **fields)
+        self._decoder.add_finding(error_type, message, position=self._position, **fields)
 
 
 def _merge_fields(fields: list[Field]) -> tuple[dict[str, str], str | None]:

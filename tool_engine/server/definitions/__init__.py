@@ -1,1 +1,1 @@
-"""Definitions over HTTP: what they say, whether they hold, and who approved them."""
+"""What do definitions say over HTTP, do they hold, and who approved them?"""

@@ -64,7 +64,7 @@ def find_result_labels(
     """
     asks = _asks.get(id(tool)) or _find_asks(tool)
     name, output = ran_as or result.tool_name, result.output
-    alone = _make_label(name, source, tool.effect, asks.host)
+    alone = _label_content(name, source, tool.effect, asks.host)
     asked, found = _NONE, _NONE
     if not (asks.is_fixed or (type(params) is dict and params.keys().isdisjoint(_ADDRESSES))):
         asked = _find_hosts(params)
@@ -74,7 +74,7 @@ def find_result_labels(
         if isinstance(used, frozenset) and alone <= used:
             return used
         return alone.union(used) if used else alone
-    (label,) = _make_label(name, source, tool.effect, None)
+    (label,) = _label_content(name, source, tool.effect, None)
     labels = frozenset[str]() if asked else alone
     return labels.union((f"{label} host:{host}" for host in (*asked, *found)), used)
 
@@ -235,7 +235,7 @@ def _find_host(address: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _make_label(name: str, source: str, effect: str, host: str | None) -> frozenset[str]:
+def _label_content(name: str, source: str, effect: str, host: str | None) -> frozenset[str]:
     """Return the one label of content from a tool."""
     place = f"source-{number_of_source(source)}:" if source else ""
     place_of_host = "" if host is None else f" host:{host}"

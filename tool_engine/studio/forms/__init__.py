@@ -1,1 +1,1 @@
-"""Forms for the arguments of a tool, made from their JSON Schema, and read back exactly."""
+"""How does a JSON Schema become a form, and what is typed there arguments?"""

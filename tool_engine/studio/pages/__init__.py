@@ -1,1 +1,1 @@
-"""The pages of the studio, a module for each place in its menu."""
+"""What does each page of the studio show? A module for each place in its menu."""

@@ -1,4 +1,4 @@
-"""How are rows written into a PostgreSQL database?
+"""How is a PostgreSQL database brought to this version, and rows written into it?
 
 With COPY, the quickest way; row by row only where an earlier try may have written some already.
 """

@@ -1,4 +1,4 @@
-"""How are rows written into a SQLite file?
+"""How is a SQLite file brought to this version, and how are rows written into it?
 
 Beside the thread of the calls, through one connection, in write-ahead mode: readers and the writer
 do not wait for one another, and a process that is killed loses nothing that was committed.

@@ -31,7 +31,7 @@ from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext, Tool
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.json.returned_value import to_json
 from tool_engine.output import to_text
-from tool_engine.output.plain import LONG, may_take_long, plain_output
+from tool_engine.output.foreign_values import LONG, may_take_long, plain_output
 
 
 class Model(pydantic.BaseModel):

@@ -1,4 +1,4 @@
-"""Which JSON values represent a tool's return value that is not made of them?
+"""Which JSON values stand for a returned value that is not made of them?
 
 Images and other content become content blocks, models of pydantic are asked for their own form;
 values with fields, keys or items are taken apart. A value without a JSON form is an error that says
