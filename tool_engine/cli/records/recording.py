@@ -220,7 +220,7 @@ class _FileRecords:
         writing = import_module("tool_engine.knowledge.sql.writing.sqlite")
         address = import_module("tool_engine.knowledge.sql.connection.address").Address.of(url)
         writer = import_module("tool_engine.knowledge.sql.writing.writer")
-        self._busy = import_module("tool_engine.knowledge.sql.connection.database_errors").BusyError
+        self._busy = import_module("tool_engine.knowledge.sql.database_errors").BusyError
         memory = MemoryStorage(max_records)
         self._remember = memory.add
         self.query, self.totals = memory.query, memory.totals

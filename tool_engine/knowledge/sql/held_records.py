@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from tool_engine.errors import RecordsUnavailableError
-from tool_engine.knowledge.sql.connection.database_errors import BadRowsError
+from tool_engine.knowledge.sql.database_errors import BadRowsError
 from tool_engine.knowledge.sql.schema.rows import Batch, RowMaker
 from tool_engine.knowledge.sql.writing.answers import Answers
 from tool_engine.model.record import CallEntry

@@ -21,12 +21,12 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.sql.connection.address import Address, explain_error
-from tool_engine.knowledge.sql.connection.database_errors import (
+from tool_engine.knowledge.sql.connection.turns import take_turn
+from tool_engine.knowledge.sql.database_errors import (
     READING,
     BusyError,
     UnusableDatabaseError,
 )
-from tool_engine.knowledge.sql.connection.turns import take_turn
 
 T = TypeVar("T")
 _FEW: Final = 20

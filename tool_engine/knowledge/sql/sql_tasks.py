@@ -20,8 +20,8 @@ from tool_engine.errors import RecordsUnavailableError
 from tool_engine.interfaces import RecordStorage
 from tool_engine.knowledge.entry import VisibleCall
 from tool_engine.knowledge.snapshot import restore_value, take_snapshot
-from tool_engine.knowledge.sql.connection.database_errors import BadRowsError
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
+from tool_engine.knowledge.sql.database_errors import BadRowsError
 from tool_engine.knowledge.sql.held_records import HeldRecords
 from tool_engine.knowledge.sql.schema.damage import read_row
 from tool_engine.knowledge.sql.schema.harmless import Harmless

@@ -9,7 +9,7 @@ import pytest
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.knowledge.sql.connection.address import Address, explain_error
-from tool_engine.knowledge.sql.connection.database_errors import UnusableDatabaseError
+from tool_engine.knowledge.sql.database_errors import UnusableDatabaseError
 from tool_engine.knowledge.sql.writing.postgres import Server
 from tool_engine.redaction import redact_text
 

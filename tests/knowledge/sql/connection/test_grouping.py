@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from tool_engine.knowledge.sql.connection import grouping
-from tool_engine.knowledge.sql.connection.database_errors import BadRowsError, BusyError
 from tool_engine.knowledge.sql.connection.grouping import Change, ChangeQueue
+from tool_engine.knowledge.sql.database_errors import BadRowsError, BusyError
 
 BOUND = 20.0
 

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from tests import warm
 from tests.knowledge.sql.conftest import BOUND, call, until
 from tool_engine.knowledge.snapshot import take_snapshot
-from tool_engine.knowledge.sql.connection.database_errors import BadRowsError, BusyError
+from tool_engine.knowledge.sql.database_errors import BadRowsError, BusyError
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.knowledge.sql.schema.schema import COLUMNS
 from tool_engine.knowledge.sql.writing import writer as writing

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.knowledge.sql.connection.database_errors import BadRowsError
+from tool_engine.knowledge.sql.database_errors import BadRowsError
 from tool_engine.knowledge.sql.schema.rows import Batch
 
 MOST: Final = 64

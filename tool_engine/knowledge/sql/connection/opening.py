@@ -26,13 +26,13 @@ from tool_engine.errors import ConfigurationError, MissingExtraError, RecordsUna
 from tool_engine.forking import disown_in_child
 from tool_engine.knowledge.shared_clock import SharedClock
 from tool_engine.knowledge.sql.connection.address import Address, explain_error
-from tool_engine.knowledge.sql.connection.database_errors import (
+from tool_engine.knowledge.sql.connection.grouping import Change, ChangeQueue
+from tool_engine.knowledge.sql.database_errors import (
     READING,
     BadRowsError,
     BusyError,
     UnusableDatabaseError,
 )
-from tool_engine.knowledge.sql.connection.grouping import Change, ChangeQueue
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.settings.retention import RecordsURL

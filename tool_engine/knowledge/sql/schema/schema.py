@@ -1,4 +1,4 @@
-"""Which tables does the database have, and how were they created?
+"""Which tables does a database have, of which version, and how are they made?
 
 Migrations are numbered by their place and append-only: a database that ran some of them gets the
 others. Each statement may run again on a database that has its result already.
@@ -6,9 +6,10 @@ others. Each statement may run again on a database that has its result already.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
+from tool_engine.knowledge.sql.database_errors import UnusableDatabaseError
 from tool_engine.knowledge.sql.schema.dialects import WORDS
 from tool_engine.knowledge.sql.schema.task_tables import TASKS, TURNS
 
@@ -332,6 +333,20 @@ def identity_of(row: Sequence[Any]) -> list[Any]:
 def tables_of(version: int) -> tuple[str, ...]:
     """Return the tables of a database after so many migrations."""
     return tuple(name for added in _TABLES[:version] for name in added)
+
+
+def check_version(version: int, names: Collection[str]) -> int:
+    """Return after how many migrations a database is; 0 where a table is missing.
+
+    Raises:
+        UnusableDatabaseError: A newer tool_engine has used it.
+    """
+    if version > len(MIGRATIONS):
+        raise UnusableDatabaseError(
+            f"its tables are of version {version}, and this tool_engine knows {len(MIGRATIONS)}; "
+            "upgrade tool-engine, or name another database"
+        )
+    return version if set(names).issuperset(tables_of(version)) else 0
 
 
 def list_statements(kind: str, version: int) -> list[str]:

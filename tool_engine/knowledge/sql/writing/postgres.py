@@ -14,7 +14,7 @@ import asyncpg  # type: ignore[import-untyped]
 import msgspec
 
 from tool_engine.knowledge.sql.connection.address import Address
-from tool_engine.knowledge.sql.connection.database_errors import (
+from tool_engine.knowledge.sql.database_errors import (
     BadRowsError,
     BusyError,
     UnusableDatabaseError,
@@ -29,9 +29,9 @@ from tool_engine.knowledge.sql.schema.schema import (
     LOCK_NUMBER,
     MIGRATIONS,
     TABLES,
+    check_version,
     identity_of,
     list_statements,
-    tables_of,
 )
 from tool_engine.model.settings.postgres_url import FALLS_BACK, connect_arguments
 
@@ -265,12 +265,7 @@ async def _read_version(connection: Any) -> int:
     version = 0
     if TABLES[0] in names:
         version = await connection.fetchval("SELECT max(version) FROM tool_engine_schema") or 0
-    if version > len(MIGRATIONS):
-        raise UnusableDatabaseError(
-            f"its tables are of version {version}, and this tool_engine knows {len(MIGRATIONS)}; "
-            "upgrade tool-engine, or name another database"
-        )
-    return int(version) if names.issuperset(tables_of(version)) else 0
+    return check_version(int(version), names)
 
 
 @contextmanager

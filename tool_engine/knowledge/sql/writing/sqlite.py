@@ -17,13 +17,13 @@ from threading import Lock
 from typing import Any, Final, TypeVar
 
 from tool_engine.knowledge.sql.connection.address import Address
-from tool_engine.knowledge.sql.connection.database_errors import (
+from tool_engine.knowledge.sql.connection.grouping import Change
+from tool_engine.knowledge.sql.connection.turns import identify_file, turn_of
+from tool_engine.knowledge.sql.database_errors import (
     BadRowsError,
     BusyError,
     UnusableDatabaseError,
 )
-from tool_engine.knowledge.sql.connection.grouping import Change
-from tool_engine.knowledge.sql.connection.turns import identify_file, turn_of
 from tool_engine.knowledge.sql.schema.counting import STATISTICS, count_rows
 from tool_engine.knowledge.sql.schema.keys import KEY_STEP
 from tool_engine.knowledge.sql.schema.rows import Batch, merge_batches
@@ -33,9 +33,9 @@ from tool_engine.knowledge.sql.schema.schema import (
     IDENTITY,
     MIGRATIONS,
     TABLES,
+    check_version,
     identity_of,
     list_statements,
-    tables_of,
 )
 from tool_engine.knowledge.sql.writing.bulk import STATEMENTS, BulkInsert, insert_rows
 
@@ -336,12 +336,7 @@ def _read_version(connection: sqlite3.Connection) -> int:
                 "tool_engine_schema does not say of which version its tables are; take the "
                 "database from a copy"
             )
-    if version is not None and version > len(MIGRATIONS):
-        raise UnusableDatabaseError(
-            f"its tables are of version {version}, and this tool_engine knows {len(MIGRATIONS)}; "
-            "upgrade tool-engine, or name another database"
-        )
-    return version or 0 if names.issuperset(tables_of(version or 0)) else 0
+    return check_version(version or 0, names)
 
 
 def _is_busy(error: BaseException) -> bool:

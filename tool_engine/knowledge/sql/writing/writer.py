@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from tool_engine.knowledge.sql.connection.address import explain_error
-from tool_engine.knowledge.sql.connection.database_errors import BadRowsError, BusyError
+from tool_engine.knowledge.sql.database_errors import BadRowsError, BusyError
 from tool_engine.knowledge.sql.schema.rows import Batch, RowMaker
 from tool_engine.knowledge.sql.writing import finish_at_exit
 from tool_engine.knowledge.sql.writing.answers import Answers
