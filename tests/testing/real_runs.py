@@ -1,4 +1,8 @@
-"""Calls that really run, against a service on the loopback address that behaves as is known."""
+"""Calls that really run, against a service that behaves as is known.
+
+It is asked over HTTP on the loopback address, or by a function in virtual time: there a forecast
+is compared with an engine at work, whatever else the machine does.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,21 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig
-from tool_engine.testing import Figures, Trace, TraceCall, learn_services, simulate
+from tool_engine import (
+    ConcurrencyConfig,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolExecutionContext,
+    ToolExecutionError,
+    ToolExecutionResult,
+)
+from tool_engine.testing import Figures, Trace, TraceCall, learn_services, run, simulate
 
-__all__ = ["SCENARIOS", "Comparison", "Scenario", "compare", "run_really"]
+__all__ = ["SCENARIOS", "Comparison", "Scenario", "compare", "compare_virtually", "run_really"]
 
 BUCKET = "http"
+TOOLS = ("work", "study", "hurry")
+REFUSED = "the service answered 429"
 SECONDS = {"name": "seconds", "type": "number", "required": True, "description": "How long"}
 
 
@@ -62,6 +75,13 @@ def make_burst(chance: random.Random, count: int) -> list[Arrival]:
     ]
 
 
+def make_waves(chance: random.Random, count: int) -> list[Arrival]:
+    """Twenty at once, again and again: each wave ends with few that are alone."""
+    return [
+        Arrival(0.5 * (number // 20), "work", chance.uniform(0.08, 0.12)) for number in range(count)
+    ]
+
+
 def make_mixed(chance: random.Random, count: int) -> list[Arrival]:
     """Many short calls, and some that are ten times as long."""
     at, found = 0.0, []
@@ -90,6 +110,7 @@ SCENARIOS = {
     "refusing": Scenario(make=make_burst, recorded=8, tried=5, places=6),
     "priorities": Scenario(make=make_ranked, recorded=3, tried=4, strategy="priority"),
     "crowded": Scenario(make=make_burst, recorded=9, tried=4, speed_limit=6),
+    "waves": Scenario(make=make_waves, recorded=9, tried=4, speed_limit=6),
 }
 
 
@@ -103,15 +124,23 @@ class Provider:
         self._timer: asyncio.TimerHandle | None = None
 
     async def answer(self, request: web.Request) -> web.Response:
-        places, pause = self._scenario.places, self._scenario.retry_after
+        """Do that for a request over HTTP."""
+        if await self.work(float(request.query["seconds"])):
+            return web.json_response({})
+        pause = self._scenario.retry_after
+        return web.Response(status=429, headers={"Retry-After": f"{pause}"})
+
+    async def work(self, seconds: float) -> bool:
+        """Work for so long, if that call is alone; False: there is no room for it."""
+        places = self._scenario.places
         if places is not None and len(self._left) >= places:
-            return web.Response(status=429, headers={"Retry-After": f"{pause}"})
+            return False
         done = asyncio.get_running_loop().create_future()
         self._pass_time()
-        self._left[done] = float(request.query["seconds"])
+        self._left[done] = seconds
         self._plan()
         await done
-        return web.json_response({})
+        return True
 
     def _speed(self) -> float:
         limit = self._scenario.speed_limit
@@ -138,20 +167,24 @@ class Provider:
         self._plan()
 
 
-def define(name: str, port: int) -> dict[str, Any]:
-    request = {
-        "method": "GET",
-        "url": f"http://127.0.0.1:{port}/",
-        "query": {"seconds": "{seconds}"},
-    }
+def define(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "description": "Asks the service.",
         "category": BUCKET,
         "parameters": [SECONDS],
-        "entry": {"type": "http", "request": request, "allow": [f"127.0.0.1:{port}"]},
         "concurrency": {"priority": 1 if name == "hurry" else 5},
     }
+
+
+def define_request(name: str, port: int) -> dict[str, Any]:
+    request = {
+        "method": "GET",
+        "url": f"http://127.0.0.1:{port}/",
+        "query": {"seconds": "{seconds}"},
+    }
+    entry = {"type": "http", "request": request, "allow": [f"127.0.0.1:{port}"]}
+    return {**define(name), "entry": entry}
 
 
 @asynccontextmanager
@@ -177,29 +210,82 @@ def limits_of(scenario: Scenario, limit: int) -> ConcurrencyConfig:
     )
 
 
-async def run_really(scenario: Scenario, limit: int, count: int, seed: int = 1) -> Trace:
-    """Make the calls of a scenario under a limit, and return what was recorded."""
-    arrivals = scenario.make(random.Random(seed), count)  # noqa: S311 - a test, no secret
-    config = ToolEngineConfig(
+def settings_of(scenario: Scenario, limit: int) -> ToolEngineConfig:
+    return ToolEngineConfig(
         auto_reload=False, tools_directory="none", concurrency=limits_of(scenario, limit)
     )
-    async with serving(scenario) as port, ToolEngine(config) as engine:
-        engine.register_tools([define(name, port) for name in ("work", "study", "hurry")])
+
+
+async def make_calls(
+    engine: ToolEngine,
+    arrivals: list[Arrival],
+    note: Callable[[ToolExecutionResult], None] | None = None,
+) -> None:
+    """Make each call when it is due; `note` gets its result as it ends."""
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+
+    async def call(arrival: Arrival) -> None:
+        due = loop.create_future()
+        loop.call_at(begin + arrival.at, due.set_result, None)
+        await due
+        result = await engine.execute(arrival.tool, {"seconds": arrival.seconds})
+        if note is not None:
+            note(result)
+
+    async with asyncio.TaskGroup() as group:
+        for arrival in arrivals:
+            group.create_task(call(arrival))
+
+
+def draw_arrivals(scenario: Scenario, count: int, seed: int) -> list[Arrival]:
+    return scenario.make(random.Random(seed), count)  # noqa: S311 - a test, no secret
+
+
+async def run_really(scenario: Scenario, limit: int, count: int, seed: int = 1) -> Trace:
+    """Make the calls of a scenario under a limit, and return what was recorded."""
+    async with (
+        serving(scenario) as port,
+        ToolEngine(settings_of(scenario, limit)) as engine,
+    ):
+        engine.register_tools([define_request(name, port) for name in TOOLS])
         await engine.execute("work", {"seconds": 0.01})
-        loop = asyncio.get_running_loop()
-        begin = loop.time()
-
-        async def call(arrival: Arrival) -> None:
-            due = loop.create_future()
-            loop.call_at(begin + arrival.at, due.set_result, None)
-            await due
-            await engine.execute(arrival.tool, {"seconds": arrival.seconds})
-
-        async with asyncio.TaskGroup() as group:
-            for arrival in arrivals:
-                group.create_task(call(arrival))
+        await make_calls(engine, draw_arrivals(scenario, count, seed))
         records = await engine.query_call_records(limit=count)
     return Trace.of(records)
+
+
+async def run_virtually(scenario: Scenario, limit: int, count: int, seed: int = 1) -> Trace:
+    """Do the same in virtual time, where the service is a function."""
+    loop, provider, found = asyncio.get_running_loop(), Provider(scenario), []
+
+    async def ask(seconds: float, context: ToolExecutionContext) -> None:
+        if not await provider.work(seconds):
+            context.back_off(scenario.retry_after)
+            raise ToolExecutionError(REFUSED)
+
+    def note(result: ToolExecutionResult) -> None:
+        now, about = loop.time(), result.metadata
+        started = now - result.execution_time
+        asked = started - about.get("queue_wait", 0.0)
+        found.append(
+            TraceCall(
+                call_id=about["call_id"],
+                tool_name=result.tool_name,
+                enqueued_at=round(asked, 6),
+                started_at=round(started, 6),
+                ended_at=round(now, 6),
+                bucket=BUCKET,
+                priority=1 if result.tool_name == "hurry" else 5,
+                was_refused=not result.is_success and REFUSED in str(result.error),
+            )
+        )
+
+    async with ToolEngine(settings_of(scenario, limit)) as engine:
+        for name in TOOLS:
+            engine.register_tool(define(name), ask)
+        await make_calls(engine, draw_arrivals(scenario, count, seed), note)
+    return Trace.of(found)
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -233,4 +319,13 @@ async def compare(scenario: Scenario, count: int) -> Comparison:
         simulate, recorded, limits_of(scenario, scenario.tried), services=services
     )
     real = await run_really(scenario, scenario.tried, count)
+    return Comparison(measure(report.simulated_calls), measure(real.calls))
+
+
+def compare_virtually(scenario: Scenario, count: int, seed: int = 1) -> Comparison:
+    """Do the same in virtual time."""
+    recorded = run(run_virtually(scenario, scenario.recorded, count, seed))
+    services, limits = learn_services(recorded.calls), limits_of(scenario, scenario.tried)
+    report = simulate(recorded, limits, services=services)
+    real = run(run_virtually(scenario, scenario.tried, count, seed))
     return Comparison(measure(report.simulated_calls), measure(real.calls))

@@ -202,11 +202,20 @@ class _Crowd:
             return [run.end - run.begin for run in runs]
         return self._add_up(runs, lambda count: min(1.0, speed_limit / count) if count else 1.0)
 
-    def list_means(self, runs: Sequence[_Run]) -> list[float]:
-        """Return the calls that were there on average while each ran."""
-        sums = self._add_up(runs, float)
+    def list_others(self, runs: Sequence[_Run], span: float | None = None) -> list[float]:
+        """Return how many others there were on average from the begin of each run.
+
+        Args:
+            runs: The runs.
+            span: The seconds that are looked at; None: as long as each ran.
+        """
+        windows = [
+            run if span is None else _Run(run.tool, run.begin, run.begin + span) for run in runs
+        ]
+        sums = self._add_up(windows, float)
         return [
-            each / max(run.end - run.begin, _SETTLED) for run, each in zip(runs, sums, strict=True)
+            (each - min(run.end, window.end) + run.begin) / max(window.end - run.begin, _SETTLED)
+            for run, window, each in zip(runs, windows, sums, strict=True)
         ]
 
     def _add_up(self, runs: Sequence[_Run], weigh: Callable[[int], float]) -> list[float]:
@@ -226,10 +235,12 @@ class _Crowd:
 
 def _find_speed_limit(runs: Sequence[_Run], crowd: _Crowd, most: int) -> int | None:
     """Return the number of calls at once from which on they slow one another down."""
-    crowds = crowd.list_means(runs)
-    if _measure_trend(runs, crowd.list_works(runs, None), crowds) < _CLEAR_TREND:
+    works = crowd.list_works(runs, None)
+    if _measure_trend(runs, works, crowd.list_others(runs)) < _CLEAR_TREND:
         return None
-    # With the right number it makes no difference any more how many others there were.
+    # With the right number it makes no difference any more how many others there were. Looked at
+    # for equal times, as of those that run until few are left most are long by themselves.
+    crowds = crowd.list_others(runs, statistics.median(works))
     trends = {
         limit: abs(_measure_trend(runs, crowd.list_works(runs, limit), crowds))
         for limit in range(1, most)
