@@ -291,6 +291,18 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         "",
     ),
     _mutate(
+        "what is said to be held after a crash is not looked at for a lowered limit",
+        COORDINATOR,
+        "        self.lowered.update(life.accounts)  # less",
+        "        pass  # less",
+    ),
+    _mutate(
+        "newer limits are dropped with those that were refused",
+        HOLDER,
+        "            if self.outbox.limits == message.limits:  # else",
+        "            if not self._is_closed:  # else",
+    ),
+    _mutate(
         "a key is served by how many calls wait, not by its turn",
         LINE_UP,
         "            self.shares.pay(entry.share, cost / entry.pace)\n",

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import msgspec
+
 from tests.admission.cluster.ledger import LENDS, RUNS, WAITS, Ledger, View, Work
 from tests.admission.cluster.shared_by_a_world import Setting, Tools, change_limits
 from tests.admission.cluster.watching_grants import BreachError, WatchedCoordinator
@@ -76,6 +78,10 @@ class Process:
         self.beats = 0
         self.told: list[int] = []
         """Calls that have heard that they wait."""
+        self.greeted = 0
+        """The number of its newest greeting that was heard."""
+        self.contradicts = False
+        """It brought limits, and another process others under the same revision."""
 
     def open_session(self, life: str) -> None:
         self.sessions.add(life)
@@ -191,6 +197,7 @@ class World:
             else:
                 self.learn(process, effect)
         self.check_refused(process, effects)
+        self.check_heard(process)
         self.count_units(process)
         self.set_timer(process)
 
@@ -209,7 +216,9 @@ class World:
             paused = process.view.paused
             paused[effect.resource] = max(paused.get(effect.resource, 0.0), until)
         elif isinstance(effect, Refuse):
-            raise BreachError(f"{process.name} was refused: {effect.reason}")
+            if effect.is_final or not process.contradicts:
+                raise BreachError(f"{process.name} was refused: {effect.reason}")
+            self.counts["refused"] += 1
         elif isinstance(effect, Wait):
             self.check_has_to_wait(process, effect.number)
         else:
@@ -221,6 +230,27 @@ class World:
         waits = {each.number for each in effects if isinstance(each, Wait)}
         if late := waits & {each.number for each in effects if isinstance(each, Start)}:
             raise BreachError(f"{late} of {process.name} has to wait, and starts")
+
+    def check_heard(self, process: Process) -> None:
+        """When all was answered that a process has said, who waits and what is back is known."""
+        holder, life = process.holder, self.coordinator.lives.get(process.holder.life)
+        is_heard = holder._is_greeted and holder.in_flight is None and self.is_up
+        if not is_heard or life is None or (process.connection or 0) < 0:
+            return
+        if life.epoch != self.coordinator.epoch:
+            return  # it is to greet, and has not heard so
+        for number, call in holder.waiting.items():
+            entry = life.entries.get(number)
+            if entry is None or entry.attempt != call.entry.attempt:
+                raise BreachError(f"{number} of {life.name} waits, and is not known to: {entry}")
+        outbox = holder.outbox
+        if left := life.entries.keys() - holder.waiting.keys() - outbox.gone:
+            raise BreachError(f"{left} of {life.name} wait no more, and that is not said")
+        for resource, account in holder.accounts.items():
+            known = life.accounts.get(resource)
+            returned = account.returned if known is None else known.returned
+            if returned < account.returned and resource not in outbox.changed:
+                raise BreachError(f"{life.name} has given {resource} back, and does not say so")
 
     def check_has_to_wait(self, process: Process, number: int) -> None:
         """A call that hears that it waits has asked, and hears it once, while it waits."""
@@ -461,8 +491,9 @@ class World:
             self.after(later, self.serve, process, connection, message, True)
             return
         if isinstance(message, Hello):
-            if not is_alive:
+            if not is_alive or message.op < process.greeted:
                 return  # its session has ended, and with it the lock that a greeting needs
+            process.greeted = message.op
             process.open_session(message.life)
         fails = self.chance.random() < 0.03 and not self.is_calm
         if fails and self.chance.random() < 0.5:
@@ -591,6 +622,7 @@ class World:
                 self.sever: 1.5,
                 self.crash: 1,
                 self.change_limits: 1,
+                self.contradict: 0.5,
                 self.redefine: 1,
                 self.pause: 0.5,
                 self.set_clock_back: 0.3,
@@ -728,6 +760,20 @@ class World:
             return
         limits = change_limits(self.coordinator.limits, next(self.revisions), self.chance)
         self.act(process, process.holder.configure(limits, self.clock(process)))
+
+    def contradict(self, process: Process) -> None:
+        """Two processes bring different limits under one revision: one of them has its way."""
+        others = [each for each in self.processes.values() if each is not process]
+        pair = (process, self.chance.choice(others)) if others else ()
+        if pair and not any(each.is_frozen for each in pair):
+            revision, known = next(self.revisions), self.coordinator.limits
+            for number, each in enumerate(pair):
+                buckets = dict.fromkeys(known.buckets, 2 + number)
+                limits = msgspec.structs.replace(known, revision=revision, buckets=buckets)
+                each.contradicts = True
+                self.come(each)
+                self.act(each, each.holder.configure(limits, self.clock(each)))
+                self.come(each)
 
     def redefine(self, _: Process) -> None:
         """A tool has another definition, which one process after another takes over."""

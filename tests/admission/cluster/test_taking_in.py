@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 from tests.admission.cluster.test_holder import AI, Pair
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.effects import Refuse, Start
@@ -21,6 +23,35 @@ def test_what_comes_with_limits_that_contradict_is_said_again() -> None:
     (refused,) = [each for each in pair.do(a, under_way, 0.4) if isinstance(each, Refuse)]
     assert "revision 2" in refused.reason
     assert 3 in pair.coordinator.lives[a.life].entries
+
+
+def test_limits_that_come_while_others_are_refused_are_said() -> None:
+    """They have a revision of their own, which nothing contradicts."""
+    pair = Pair("a", "b")
+    a, b = pair.holders.values()
+    under_way = a.configure(ClusterLimits(2, buckets={"ai": 1}), 0.2)
+    pair.do(b, b.configure(ClusterLimits(2, buckets={"ai": 3}), 0.3), 0.3)
+    newer = ClusterLimits(3, buckets={"ai": 4})
+    a.configure(newer, 0.3)
+    assert any(isinstance(each, Refuse) for each in pair.do(a, under_way, 0.4))
+    assert pair.coordinator.limits == a.limits == newer
+
+
+def test_limit_that_is_lowered_after_a_crash_drains() -> None:
+    """What is held is known only once all have said so, and then it is more than is left."""
+    pair = Pair("a", "b", limits=ClusterLimits(1, buckets={"ai": 3}))
+    a, b = pair.holders.values()
+    on_disk = deepcopy(pair.coordinator)
+    for holder, units in ((a, 2), (b, 1)):
+        pair.do(holder, holder.ask(1, {AI: units}, 0.1), 0.1)
+        pair.do(holder, holder.give_back(1, 0.2), 0.2)
+        holder.on_connection_lost(0.2)
+    pair.coordinator = on_disk
+    on_disk.restart(0.2)
+    pair.do(b, b.on_connected(0.3), 0.3)
+    pair.do(b, b.configure(ClusterLimits(2, buckets={"ai": 2}), 0.3), 0.3)
+    pair.do(a, a.on_connected(0.35), 0.35)
+    assert on_disk.books.used.get(AI, 0) <= 2
 
 
 def test_what_a_process_may_have_started_counts_after_its_end() -> None:

@@ -12,6 +12,7 @@ from tool_engine.admission.cluster.cluster_limits import is_rate, name_definitio
 from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.lease_messages import (
     RETURNS,
+    Conflict,
     Hello,
     Message,
     Note,
@@ -82,7 +83,8 @@ class WatchedCoordinator(Coordinator):
         outcome = super().hear(message, now, sessions)
         if isinstance(message, Hello) and isinstance(outcome.answer, Reply):
             self.watcher.note_back(message.life)
-        if isinstance(message, Hello) and (left := self.lives.keys() & set(message.former)):
+        is_taken_in = isinstance(message, Hello) and not isinstance(outcome.answer, Conflict)
+        if is_taken_in and (left := self.lives.keys() & set(message.former)):
             raise BreachError(f"{left} have ended, and hold up a restart")
         if self.is_thorough or not self.heard % 1000:
             self._check_books()

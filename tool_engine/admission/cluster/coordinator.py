@@ -350,6 +350,7 @@ class Coordinator:
             self.books.move(life.name, resource, account.out - known)
             self._count_spent(account, resource, spent, now)
             self._settle_account(life, resource, account)
+        self.lowered.update(life.accounts)  # less may be left by now than it has
         listed = {ticket.number for ticket in hello.tickets}
         for number, entry in list(life.entries.items()):
             if number in listed:

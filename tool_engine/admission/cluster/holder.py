@@ -314,10 +314,10 @@ class Holder:
             self._is_closed = self._is_closing and not self.is_busy
             effects += [] if self._is_closed else self._end_life()
         elif isinstance(answer, Conflict):
-            self._is_closed = self.outbox.limits is None
+            self._is_closed, self.outbox.is_urgent = self.outbox.limits is None, True
             effects.append(Refuse(answer.reason, self._is_closed))
-            if not self._is_closed:
-                self.outbox.limits, self.outbox.is_urgent = None, True
+            if self.outbox.limits == message.limits:  # else newer ones have come meanwhile
+                self.outbox.limits = None
                 effects += self._adopt_limits(answer.limits)
         elif isinstance(message, Sync) and answer.state.at[0] > self._seen[0]:
             self._is_greeted = False  # there an older state was put back, which hears all anew
