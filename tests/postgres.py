@@ -14,11 +14,12 @@ __all__ = ["PostgresServer", "postgres_server", "running_server"]
 
 
 @contextmanager
-def running_server() -> Iterator[PostgresServer]:
+def running_server(*, waits_for_disk: bool = False) -> Iterator[PostgresServer]:
     """Starts a server; where none is installed, the test is skipped."""
     with ExitStack() as stack:
         try:
-            server = stack.enter_context(servers.running_server())
+            running = servers.running_server(waits_for_disk=waits_for_disk)
+            server = stack.enter_context(running)
         except NoServerError as error:
             pytest.skip(str(error))
         yield server

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -20,10 +21,11 @@ import asyncpg  # type: ignore[import-untyped]
 
 from tests.ports import free_port
 
-__all__ = ["NoServerError", "PostgresServer", "running_server"]
+__all__ = ["NoServerError", "PostgresServer", "following_server", "running_server"]
 
 PASSWORD = "correct-horse-battery"
 START_LIMIT = 30.0
+LISTENS = re.compile("ready to accept (read-only )?connections")
 MADE = "TESTS_POSTGRES"
 """The variable that says in which folder a whole run keeps what `initdb` has made once."""
 # Root may not run the server, and the tests of a container often run as root.
@@ -166,17 +168,41 @@ def running_server(*, waits_for_disk: bool = False) -> Iterator[PostgresServer]:
         raise NoServerError(
             "no PostgreSQL server is installed; apt-get install postgresql, for one"
         )
+    with _folder() as (folder, account):
+        user, group = _ids_of(account)
+        _fill(folder, initdb, user, group)
+        yield from _serve(postgres, folder, account, fsync="on" if waits_for_disk else "off")
+
+
+@contextmanager
+def following_server(server: PostgresServer) -> Iterator[PostgresServer]:
+    """Starts a stand-by of a server, which is restarted for it; `SELECT pg_promote()` ends that."""
+    postgres = _binary("postgres")
+    assert postgres is not None
+    with _folder() as (folder, account):
+        server.stop()
+        _copy(server.folder / "data", folder / "data")
+        server.start()
+        (folder / "data" / "standby.signal").touch()
+        source = f"host=127.0.0.1 port={server.port} user=owner password={PASSWORD}"
+        yield from _serve(postgres, folder, account, primary_conninfo=source)
+
+
+@contextmanager
+def _folder() -> Iterator[tuple[Path, pwd.struct_passwd | None]]:
     # Not below pytest's folder, which only the user of the tests may enter.
     folder = Path(tempfile.mkdtemp(prefix="tool-engine-pg-"))
     account = _account()
-    user, group = (None, None) if account is None else (account.pw_uid, account.pw_gid)
     if account is not None:
         os.chown(folder, account.pw_uid, account.pw_gid)
     try:
-        _fill(folder, initdb, user, group)
-        yield from _serve(postgres, folder, user, group, fsync=waits_for_disk)
+        yield folder, account
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ids_of(account: pwd.struct_passwd | None) -> tuple[int | None, int | None]:
+    return (None, None) if account is None else (account.pw_uid, account.pw_gid)
 
 
 def _fill(folder: Path, initdb: str, user: int | None, group: int | None) -> None:
@@ -212,10 +238,10 @@ def _copy(made: Path, to: Path) -> None:
 
 
 def _serve(
-    postgres: str, folder: Path, user: int | None, group: int | None, *, fsync: bool
+    postgres: str, folder: Path, account: pwd.struct_passwd | None, **more: str
 ) -> Iterator[PostgresServer]:
-    port = free_port()
-    settings = {"fsync": "on" if fsync else "off", "listen_addresses": "127.0.0.1", "port": port}
+    port, (user, group) = free_port(), _ids_of(account)
+    settings = {"listen_addresses": "127.0.0.1", "port": port, **more}
     settings |= {"unix_socket_directories": str(folder), "max_connections": 60}
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
 
@@ -250,7 +276,7 @@ def _serve(
 
 def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     limit = time.monotonic() + START_LIMIT
-    while "ready to accept connections" not in log.read_text(errors="replace"):
+    while not LISTENS.search(log.read_text(errors="replace")):
         if process.poll() is not None or time.monotonic() > limit:
             raise RuntimeError(f"the PostgreSQL server did not start: {log.read_text()[-2000:]}")
         time.sleep(0.05)

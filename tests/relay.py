@@ -13,7 +13,8 @@ class Relay:
     """Passes bytes between whoever connects to it and a server, as long as it is not cut."""
 
     def __init__(self, port: int) -> None:
-        self._behind = port
+        self.behind = port
+        """Where new connections lead to."""
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self.port = free_port()
@@ -63,7 +64,7 @@ class Relay:
     async def _pass_both_ways(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._behind)
+        there, back = await asyncio.open_connection("127.0.0.1", self.behind)
         pair = {writer, back}
         self._writers |= pair
         self._behind_writers.add(back)

@@ -352,6 +352,18 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         "        if False:\n",
     ),
     _mutate(
+        "a probe that takes back what it lent is no probe any more",
+        COORDINATOR,
+        "                if ticket.breaker is not None:  # else",
+        "                if True:  # else",
+    ),
+    _mutate(
+        "a call that takes back what it lent starts once more by its rates",
+        COORDINATOR,
+        "                entry.units, entry.breaker = ticket.units, ticket.breaker\n",
+        "",
+    ),
+    _mutate(
         "a call that lent its units gets them back last",
         HOLDER,
         "            call.entry.standing, call.entry.breaker = RETURNS, None\n",

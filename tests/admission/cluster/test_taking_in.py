@@ -8,7 +8,7 @@ from tests.admission.cluster.test_holder import AI, Pair
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits
 from tool_engine.admission.cluster.effects import Refuse, Start
 from tool_engine.admission.cluster.lease_messages import Reply, Sync
-from tool_engine.model.settings.concurrency import ToolRate
+from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 
 
 def test_what_comes_with_limits_that_contradict_is_said_again() -> None:
@@ -52,6 +52,26 @@ def test_limit_that_is_lowered_after_a_crash_drains() -> None:
     pair.do(b, b.configure(ClusterLimits(2, buckets={"ai": 2}), 0.3), 0.3)
     pair.do(a, a.on_connected(0.35), 0.35)
     assert on_disk.books.used.get(AI, 0) <= 2
+
+
+def test_probe_that_takes_back_what_it_lent_at_once_is_the_same_probe() -> None:
+    """Its start was not heard of yet: no other call tries the breaker, and its end closes it."""
+    rates, breakers = {"web": ToolRate(1, 60.0)}, {"llm": BreakerPolicy(1, 5.0)}
+    pair = Pair("a", "b", limits=ClusterLimits(1, {"ai": 1}, rates=rates, breakers=breakers))
+    a, b = pair.holders.values()
+    pair.do(a, a.trip("llm", 0.1), 0.1)
+    units = {AI: 1, "rate:web": 1}
+    assert pair.do(a, a.ask(1, units, 6.0, breaker="llm"), 6.0) == [Start(1, is_probe=True)]
+    pair.do(b, b.ask(1, {AI: 1}, 6.0), 6.0)
+    a.park(1, 6.0)  # the message with this is lost
+    a.unpark(1, 6.0)
+    a.on_connection_lost(6.0)
+    assert Start(1) in pair.do(a, a.on_connected(6.1), 6.1), "it has had its start of the rate"
+    assert pair.coordinator.breakers["llm"].probes == {(a.life, 1)}
+    pair.do(b, b.ask(2, {"bucket:free": 1}, 6.1, breaker="llm"), 6.1)
+    assert 2 in b.waiting
+    pair.do(a, a.give_back(1, 6.2, outcome=True), 6.2)
+    assert 2 in b.running
 
 
 def test_what_a_process_may_have_started_counts_after_its_end() -> None:

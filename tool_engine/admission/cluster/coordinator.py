@@ -393,7 +393,9 @@ class Coordinator:
                 self.line_up.leave(entry)
                 entry.attempt, entry.is_granted = ticket.attempt, False
                 entry.standing, entry.is_held = ticket.standing, ticket.is_held
-                self._free_probe(entry)
+                if ticket.breaker is not None:  # else it goes on as the probe that it is
+                    self._free_probe(entry)
+                entry.units, entry.breaker = ticket.units, ticket.breaker
             if not entry.is_held and not entry.is_granted and entry.line is None:
                 self.line_up.join(entry)
             self.has_changed = True
