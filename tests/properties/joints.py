@@ -10,8 +10,11 @@ import asyncio
 import contextlib
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextvars import ContextVar
+from functools import wraps
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -28,6 +31,7 @@ from tool_engine import (
 from tool_engine.errors import EngineClosedError, ToolEngineError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.task import FINAL
+from tool_engine.model.tool import Tool
 from tool_engine.session.session import ToolSession
 
 READ: Final = {"effect": "read"}
@@ -60,9 +64,11 @@ INNER: Final = (
     *("slow", "flight", "keyed", "nested", "heavy", "asks", "stubborn", "rated"),
     *("flow", "missing"),
 )
-OUTER: Final = (*KINDS, "flow", "missing")
+OUTER: Final = (*KINDS, "flow", "filed", "missing")
+KEEP: Final = ("flight", "keyed", "broken")
+"""Tools whose other editions are shared as the first one is."""
 DOORS: Final = ("execute", "twice", "session", "reply", "agent", "batch", "task")
-MISCHIEF: Final = ("pause", "limits", "replace", "remove", "cancel", "bucket")
+MISCHIEF: Final = ("pause", "limits", "replace", "replace", "remove", "cancel", "bucket", "reload")
 PARAMETERS: Final = [
     {"name": "depth", "type": "integer", "default": 0, "description": "How deep it is"},
     {"name": "seconds", "type": "number", "default": 0.5, "description": "How long it takes"},
@@ -74,6 +80,20 @@ ENDS: Final = {
     ToolEngineEventType.EXECUTION_CANCELLED,
     ToolEngineEventType.VALIDATION_ERROR,
 }
+BUCKET: ContextVar[str] = ContextVar("BUCKET", default="custom")
+"""Which bucket the call that runs has its slots of."""
+
+
+class FileExecutor:
+    """Runs the tool of the file."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def execute(self, tool: Tool, params: dict[str, Any], context: object) -> int:
+        del context
+        BUCKET.set(tool.concurrency.bucket or tool.category)
+        return await self._world.run_slow(**params)
 
 
 class World:
@@ -83,23 +103,33 @@ class World:
         chance: Decides all that is not the engine's to decide.
         make: Makes an engine without tools.
         scale: How long a second takes.
+        folder: Where the engines read files of tools; None: they read none.
     """
 
     def __init__(
-        self, chance: random.Random, make: Callable[[], ToolEngine], scale: float = 1.0
+        self,
+        chance: random.Random,
+        make: Callable[[], ToolEngine],
+        scale: float = 1.0,
+        folder: Path | None = None,
     ) -> None:
         self.chance, self.make, self.scale = chance, make, scale
+        self.folder = folder
         self.engines: list[ToolEngine] = []
         self.results: list[ToolExecutionResult] = []
         self.ends: defaultdict[str, list[ToolEngineEvent]] = defaultdict(list)
         """Final events by call."""
-        self.running = self.most = 0
-        """Runs of `slow` at once, in all engines."""
+        self.running: Counter[str] = Counter()
+        self.most = 0
+        """Runs of `slow` at once in one bucket, in all engines."""
         self._version = 1
 
     async def open(self) -> ToolEngine:
         """An engine more."""
+        if not self.engines:
+            self._write_file()
         engine = self.make()
+        engine.register_executor("filed", FileExecutor(self))
         engine.subscribe(self._note_end)
         for name in KINDS:
             self._register(engine, name)
@@ -130,9 +160,33 @@ class World:
         keys = dict(KINDS[name])
         if name == "keyed":
             keys["concurrency"] = {**keys["concurrency"], "collision": self.pick(*COLLISIONS)}
+        elif self._version > 1 and name not in KEEP and self.happens(0.7):
+            keys |= self._draw_sharing()
         made = bare(name, parameters=PARAMETERS, **keys)
         made["version"] = f"{self._version}.0.0"
-        engine.register_tool(made, getattr(self, f"run_{name}", self.run_slow))
+        bucket = keys.get("concurrency", {}).get("bucket", "custom")
+        engine.register_tool(made, in_bucket(bucket, getattr(self, f"run_{name}", self.run_slow)))
+
+    def _draw_sharing(self) -> dict[str, Any]:
+        """What another edition of a tool says of limits, rates and keys."""
+        shared = {
+            "bucket": self.pick("custom", "custom", "spare"),
+            "weight": self.pick(1, 1, 2),
+            "priority": self.pick(1, 5, 9),
+            "scope": self.pick("process", "cluster"),
+        }
+        if self.happens(0.4):
+            key = self.pick("tool", "conversation_id", "params.depth")
+            shared |= {"key": key, "key_limit": 2}
+        return {"concurrency": shared} | ({"rate": "5/s"} if self.happens(0.3) else {})
+
+    def _write_file(self) -> None:
+        if self.folder is not None:
+            made = bare("filed", parameters=PARAMETERS, **self._draw_sharing())
+            made["version"] = f"{self._version}.0.0"
+            half = self.folder / "half"
+            half.write_text(json.dumps(made))
+            half.replace(self.folder / "filed.yaml")
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
         """Whom the sessions ask: in time or late, yes, no, never mind, or not there."""
@@ -148,12 +202,13 @@ class World:
     # What tools do.
 
     async def run_slow(self, depth: int, seconds: float) -> int:
-        self.running += 1
-        self.most = max(self.most, self.running)
+        bucket = BUCKET.get()
+        self.running[bucket] += 1
+        self.most = max(self.most, self.running[bucket])
         try:
             await self.rest(seconds)
         finally:
-            self.running -= 1
+            self.running[bucket] -= 1
         if self.happens(0.2):
             raise ValueError("it failed")
         return depth
@@ -247,6 +302,7 @@ class World:
             caller_type=self.pick("direct", "agent"),
             caller_id=self.pick("ada", "bob"),
             conversation_id=self.pick("c", "d"),
+            priority=self.pick(None, None, 1, 9),
         )
         match self.pick(*DOORS):
             case "execute":
@@ -308,6 +364,15 @@ class World:
             engine.unregister_tool(name)
         self._register(engine, name)
 
+    async def do_reload(self) -> None:
+        """The file changes, and one of the engines takes note, while calls of before wait."""
+        if self.folder is not None:
+            self._version += 1
+            self._write_file()
+            engine = self.pick(*self.engines)
+            with contextlib.suppress(EngineClosedError):
+                await engine.reload()
+
     async def do_remove(self) -> None:
         engine, name = self.pick(*self.engines), self.pick(*KINDS)
         if engine.get(name) is not None:
@@ -357,3 +422,17 @@ class World:
         for state in await reader.tasks.list(limit=1000):
             if state.result is not None and state.call_id in by_call:
                 assert by_call[state.call_id].error_type == state.result.error_type
+
+
+def in_bucket(bucket: str, handler: Callable[..., Any]) -> Callable[..., Any]:
+    """A handler that says of which bucket its call has its slots."""
+
+    @wraps(handler)
+    async def run(*arguments: Any, **named: Any) -> Any:
+        before = BUCKET.set(bucket)
+        try:
+            return await handler(*arguments, **named)
+        finally:
+            BUCKET.reset(before)
+
+    return run

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.calls.audit import EMPTY_FOLDER, Audit, check_idle, make_engine
+from tests.calls.audit import Audit, check_idle, make_engine
 from tests.calls.virtual_loop import VirtualLoop
 from tests.effort import share_of
 from tests.postgres_server import PostgresServer
@@ -25,11 +26,13 @@ STRATEGIES = ("fifo", "priority", "fair", "reject")
 
 def limits(chance: random.Random) -> dict[str, Any]:
     """Limits that every tool fits into."""
+    adaptive = {"kind": chance.choice(("aimd", "gradient2")), "min": 2, "max": 4}
     return {
         "max_concurrent": chance.randint(2, 4),
         "strategy": chance.choice(STRATEGIES),
         "queue_size": chance.choice((2, 6, 100)),
         "queue_timeout": chance.choice((0.5, 2.0, 30.0, None)),
+        "adaptive": chance.choice(({}, {"custom": adaptive})),
     }
 
 
@@ -58,14 +61,15 @@ async def play_in_two(url: str, chance: random.Random, **more: Any) -> World:
 
     def make() -> ToolEngine:
         config = ToolEngineConfig(
-            tools_directory=EMPTY_FOLDER, auto_reload=False, records=url, close_timeout=0.1
+            tools_directory=folder.name, auto_reload=False, records=url, close_timeout=0.1
         )
         made.append(ToolEngine(config, concurrency=ConcurrencyConfig(**shared, **more)))
         return made[-1]
 
     made: list[ToolEngine] = []
     shared = limits(chance)
-    world = World(chance, make, scale=0.02)
+    folder = TemporaryDirectory()
+    world = World(chance, make, scale=0.02, folder=Path(folder.name))
     try:
         for _ in range(2):
             await world.open()
@@ -82,6 +86,7 @@ async def play_in_two(url: str, chance: random.Random, **more: Any) -> World:
     finally:
         for engine in made:
             await engine.close()
+        folder.cleanup()
     return world
 
 
@@ -100,7 +105,7 @@ async def test_in_a_cluster(seed: int, postgres_server: PostgresServer) -> None:
     cluster = ClusterConfig(
         url=url,
         revision=1,
-        bucket_limits={"custom": 2},
+        bucket_limits={"custom": 2, "spare": 2},
         key_limits=chance.choice(({}, {"conversation_id": 2})),
         idle_time=chance.choice((0.05, 5)),
         # On a busy machine no process is to be given up.
