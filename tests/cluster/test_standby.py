@@ -38,7 +38,7 @@ async def until_it_follows(server: PostgresServer, standby: PostgresServer) -> N
     ((place,),) = await asyncio.to_thread(server.ask, "SELECT pg_current_wal_flush_lsn()::text")
     has_it = f"SELECT pg_last_wal_replay_lsn() >= '{place}'::pg_lsn"
     async with asyncio.timeout(2 * BOUND):
-        while not (await asyncio.to_thread(standby.ask, has_it))[0][0]:  # noqa: ASYNC110
+        while not (await asyncio.to_thread(standby.ask, has_it))[0][0]:  # noqa: ASYNC110 - it alone knows
             await asyncio.sleep(0.05)
 
 

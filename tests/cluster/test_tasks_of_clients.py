@@ -64,7 +64,7 @@ async def test_tasks_of_two_servers(url: str, service: Service, tmp_path: Path) 
                 assert ended["status"] == "completed"
                 assert ended["result"]["content"][0]["text"] == "1"
         async with asyncio.timeout(BOUND):  # each engine writes its own a moment later
-            while len(records := await seats[0].engine.query_call_records()) < len(tasks):  # noqa: ASYNC110
+            while len(records := await seats[0].engine.query_call_records()) < len(tasks):  # noqa: ASYNC110 - it alone knows
                 await asyncio.sleep(0.02)
     assert (service.most, service.ended) == (2, 2)
     assert Counter(each.outcome.value for each in records) == {"cancelled": 4, "succeeded": 2}

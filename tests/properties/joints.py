@@ -11,7 +11,7 @@ import contextlib
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
@@ -104,6 +104,7 @@ class World:
         make: Makes an engine without tools.
         scale: How long a second takes.
         folder: Where the engines read files of tools; None: they read none.
+        fail: Breaks something that all engines share.
     """
 
     def __init__(
@@ -112,9 +113,10 @@ class World:
         make: Callable[[], ToolEngine],
         scale: float = 1.0,
         folder: Path | None = None,
+        fail: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self.chance, self.make, self.scale = chance, make, scale
-        self.folder = folder
+        self.folder, self._fail = folder, fail
         self.engines: list[ToolEngine] = []
         self.results: list[ToolExecutionResult] = []
         self.ends: defaultdict[str, list[ToolEngineEvent]] = defaultdict(list)
@@ -388,6 +390,10 @@ class World:
 
     async def do_bucket(self) -> None:
         self.pick(*self.engines).controller.pause_bucket("custom", self.pick(0.5, 3) * self.scale)
+
+    async def do_fail(self) -> None:
+        assert self._fail is not None
+        await self._fail()
 
     async def do_close(self) -> None:
         """One engine gives way to another, as at a deployment."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -56,8 +58,13 @@ def test_in_one_engine(seed: int) -> None:
         runner.run(play())
 
 
-async def play_in_two(url: str, chance: random.Random, **more: Any) -> World:
-    """Two engines that share a database; one may give way to another."""
+async def play_in_two(
+    url: str,
+    chance: random.Random,
+    fail: Callable[[], Awaitable[object]] | None = None,
+    **more: Any,
+) -> World:
+    """Two engines that share a database; one may give way to another, and what `fail` does."""
 
     def make() -> ToolEngine:
         config = ToolEngineConfig(
@@ -69,12 +76,13 @@ async def play_in_two(url: str, chance: random.Random, **more: Any) -> World:
     made: list[ToolEngine] = []
     shared = limits(chance)
     folder = TemporaryDirectory()
-    world = World(chance, make, scale=0.02, folder=Path(folder.name))
+    world = World(chance, make, scale=0.02, folder=Path(folder.name), fail=fail)
+    mischief = ["close"] if fail is None else ["close", "fail", "fail", "fail"]
     try:
         for _ in range(2):
             await world.open()
         async with asyncio.timeout(BOUND):
-            await world.play(40, "close")
+            await world.play(40, *mischief)
             await world.until_quiet()
         for engine in made:
             await engine.close()
@@ -115,3 +123,28 @@ async def test_in_a_cluster(seed: int, postgres_server: PostgresServer) -> None:
     world = await play_in_two(url, chance, cluster=cluster)
     assert world.ends
     assert world.most <= 2
+
+
+@pytest.mark.parametrize("seed", range(share_of(60)))
+async def test_in_a_cluster_whose_sessions_end(seed: int, postgres_server: PostgresServer) -> None:
+    """Calls lose their units while they run, wait, lend or end: one record and event for each."""
+    chance = random.Random(seed)  # noqa: S311 - the same
+    url = await asyncio.to_thread(postgres_server.fresh_database)
+
+    async def end_sessions() -> None:
+        connection = await asyncpg.connect(url)
+        sessions = "pg_locks WHERE locktype = 'advisory' GROUP BY pid"
+        await connection.execute(f"SELECT pg_terminate_backend(pid) FROM {sessions}")
+        await connection.close()
+
+    # Hardly a process is back within 2/3 of the grace.
+    cluster = ClusterConfig(
+        url=url,
+        revision=1,
+        bucket_limits={"custom": 2, "spare": 2},
+        key_limits=chance.choice(({}, {"conversation_id": 2})),
+        lease_ttl=600,
+        session_grace=0.02,
+    )
+    world = await play_in_two(url, chance, end_sessions, cluster=cluster)
+    assert world.ends
