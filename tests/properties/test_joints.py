@@ -23,6 +23,9 @@ from tool_engine import ClusterConfig, ConcurrencyConfig, ToolEngine, ToolEngine
 
 BOUND = 120.0
 """Seconds, of which a busy machine takes a few."""
+END_SESSIONS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' GROUP BY pid"
+)
 STRATEGIES = ("fifo", "priority", "fair", "reject")
 
 
@@ -133,8 +136,7 @@ async def test_in_a_cluster_whose_sessions_end(seed: int, postgres_server: Postg
 
     async def end_sessions() -> None:
         connection = await asyncpg.connect(url)
-        sessions = "pg_locks WHERE locktype = 'advisory' GROUP BY pid"
-        await connection.execute(f"SELECT pg_terminate_backend(pid) FROM {sessions}")
+        await connection.execute(END_SESSIONS)
         await connection.close()
 
     # Hardly a process is back within 2/3 of the grace.
