@@ -139,7 +139,7 @@ CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
      lambda: registered(lambda q: (yield q), Q), lambda: registered(lambda q: q, Q)),
     ("executors/handler.py: remove the '/' from its signature",
      lambda: registered(lambda q, /: q, Q), lambda: registered(lambda q: q, Q)),
-    ("executors/handler.py: it takes (…)",
+    ("executors/handler.py: give both the same names",
      lambda: registered(lambda q: q, {**Q, "name": "p"}), lambda: registered(lambda q: q, Q)),
     ("executors/handler.py: add it to parameters, or give it a default in the handler",
      lambda: registered(lambda q, p: q + p, Q),

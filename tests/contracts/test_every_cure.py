@@ -1,6 +1,6 @@
 """Is the cure that an error outside of the catalog offers tried by a test?
 
-The rows stand in the files beside this one.
+The rows stand in the files beside this one, and in one of the command line.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.cli.project.test_mistakes_in_a_project import TRIED as IN_PROJECTS
 from tests.contracts.test_cures_of_clusters import TRIED as CLUSTERS
 from tests.contracts.test_cures_of_code import TRIED as CODE
 from tests.contracts.test_cures_of_commands import TRIED as COMMANDS
@@ -43,6 +44,7 @@ TRIED = set().union(
     EXECUTORS,
     FILE_TOOLS,
     FLEETS,
+    IN_PROJECTS,
     OBSERVING,
     OUTSIDE,
     PROGRAMS,

@@ -218,6 +218,8 @@ class Planner:
         """Return the failure of a tool whose handler is not registered."""
         near = self._registry.nearest(tool.handler)
         hint = f"; did you mean {near!r}?" if near else ""
+        if tool.implementation_config.get("type") == "python" and not near:
+            hint = "; write a function of a module as module:function"
         return Failure(
             "executor_not_found",
             f"tool {tool.name!r} needs the executor {tool.handler!r}, which is unknown{hint}; "

@@ -128,18 +128,26 @@ def missing_tool(
         summary = f"the tool {name!r} could not be loaded: {first}{rest}"
         return CommandError(summary, error_type=NOT_LOADED)
     text = _explain_path(settings, name, known)
+    unread = next((message for file, message in errors if file == settings.tools), "")
+    if not text and unread:
+        text = f"there is no tool {name!r}: {unread}"
     if not text:
         what, word = ("file", Path(name).stem) if _is_written_as_path(name) else ("tool", name)
         place = f", and no tool {word!r}" if what == "file" else ""
         text = f"there is no {what} {name!r}{place} in {settings.tools}"
         text += suggest_tool(word, known, errors)
+        misplaced = _find_misplaced(settings.tools, word)
         # Where tools come from servers, a folder without files is no reason.
         is_bare = not (known or of_servers)
         if is_bare and (
             reason := explain_empty(settings.tools, is_recursive=settings.is_recursive)
         ):
             text = f"there is no {what} {name!r}: {reason}"
-        elif misnamed := next(list_misnamed(_list_entries(settings.tools), word), ""):
+        if misplaced:
+            text = f"there is no {what} {name!r} in {settings.tools}; {misplaced}"
+        elif not is_bare and (
+            misnamed := next(list_misnamed(_list_entries(settings.tools), word), "")
+        ):
             text += f"; {misnamed}"
         for _, message in of_servers[:1]:
             text += f"; it may be of a server that gives none: {message}"
@@ -150,6 +158,23 @@ def missing_in(settings: Settings, engine: ToolEngine, name: str) -> CommandErro
     """Return the error of a tool that an engine lacks."""
     known, servers = engine.list_names(), engine.list_mcp_errors()
     return missing_tool(settings, name, known, engine.load_errors, servers)
+
+
+def _find_misplaced(folder: str, name: str) -> str:
+    """Return what to do with a tool's file that lies beside the folder, or is no YAML by name."""
+    for place in dict.fromkeys((Path(), Path(folder).parent)):
+        for file in (place / f"{name}.yaml", place / f"{name}.yml"):
+            if _is_file(file) and name in names_in(file):
+                return f"'{file}' is not read: move it into {folder}"
+    text = Path(folder, f"{name}.txt")
+    return f"{text.name!r} is not read: rename it to '{name}.yaml'" if _is_file(text) else ""
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False  # where it may not look
 
 
 def _is_written_as_path(word: str) -> bool:

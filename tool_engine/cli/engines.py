@@ -14,6 +14,7 @@ from tool_engine.cli.failures import CommandError
 from tool_engine.cli.settings import put_first
 from tool_engine.engine import ToolEngine
 from tool_engine.executors.python.project import PROJECT_FOLDER
+from tool_engine.model.checks.nearness import suggest_near
 
 AppOption = Annotated[
     str | None,
@@ -89,7 +90,11 @@ def _find_attribute(module: Any, name: str, text: str) -> Any:
     value = module
     for part in name.split("."):
         if not hasattr(value, part):
-            raise CommandError(f"--app {text}: there is no {part!r} in {module.__name__}")
+            near = suggest_near(part, (each for each in dir(value) if each[0] != "_"))
+            raise CommandError(
+                f"--app {text}: there is no {part!r} in {module.__name__}"
+                f"{near or '; name an engine, or a function that returns one'}"
+            )
         value = getattr(value, part)
     return value
 

@@ -6,8 +6,10 @@ typer says what it did not understand; here each of its messages gets the words 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -46,6 +48,21 @@ _MEANT_STEPS: Final = {
     **dict.fromkeys(("ls", "tasks", "servers"), "list"),
 }
 """The same for the words behind `task`, `sessions` and `mcp`."""
+_MEANT_OPTIONS: Final = {
+    **dict.fromkeys(("status", "state", "errors", "failures"), "--failed"),
+    **dict.fromkeys(("count", "last", "max", "number", "tail", "top"), "--limit"),
+    **dict.fromkeys(("after", "from", "start"), "--since"),
+    **dict.fromkeys(("out", "file", "to"), "--output"),
+}
+"""Words of other programs for an option, where a command has it."""
+_WORDS_OF_ARGUMENTS: Final = {
+    "NAME": ("name", "tool"),
+    "ARGUMENT": ("client",),
+    "MESSAGE": ("message", "prompt", "text"),
+    "WORD": ("query", "text", "words"),
+    "DIR": ("dir", "folder", "path"),
+}
+"""An argument -> the options for which it is taken."""
 _SECRETS: Final = ("api-key", "api_key", "apikey")
 _MOST_LISTED: Final = 16
 """Options that a message lists."""
@@ -87,15 +104,30 @@ def usage_text(error: typer.TyperException, context: Any, words: Sequence[str] =
 
 def _suggest_command(name: str, commands: Iterable[str]) -> str:
     meant = _MEANT.get(name.lower())
+    if meant is None and (word := _name_file_command(name)):
+        return f"; write `tool-engine {word}`"
     # What removes something for good is offered only where its own name was begun.
     likely = (each for each in commands if each not in _REMOVING or each[:2] == name[:2].lower())
     return f"; did you mean {meant!r}?" if meant else suggest_near(name, likely)
 
 
+def _name_file_command(name: str) -> str:
+    """Return the command for a tool, or for a file of tools, that stands in a command's place."""
+    if name.endswith((".yaml", ".yml")) and Path(name).is_file():
+        return f"validate {name}"
+    folder = os.environ.get("TOOL_ENGINE_TOOLS") or "tools"
+    is_tool = name.isidentifier() and Path(folder, f"{name}.yaml").is_file()
+    return f"call {name} ..." if is_tool else ""
+
+
 def _explain_option(error: Any, context: Any, words: Sequence[str]) -> str:
     name: str = error.option_name
     known = [*_list_options(context.command), *context.help_option_names]
-    cure = _suggest_place(name, context, words) or suggest_option(name, known)
+    cure = (
+        _suggest_place(name, context, words)
+        or _suggest_argument(name, context.command, words)
+        or suggest_option(name, known)
+    )
     return f"there is no option {name!r}{cure}"
 
 
@@ -111,6 +143,8 @@ def suggest_option(name: str, known: Collection[str]) -> str:
     names = {each.lstrip("-"): each for each in known}
     if any(name.lstrip("-").startswith(word) for word in _SECRETS):
         return "; set it in the environment, such as OPENAI_API_KEY: others see a command line"
+    if (meant := _MEANT_OPTIONS.get(name.lstrip("-"))) in known:
+        return f"; did you mean {meant!r}?"
     if near := find_nearest(name.lstrip("-"), names):
         return f"; did you mean {names[near]!r}?"
     listed = [each for each in known if each.startswith("--") and each != "--help"]
@@ -130,6 +164,15 @@ def _suggest_place(name: str, context: Any, words: Sequence[str]) -> str:
     if found is None or name not in _list_options(command.commands[found].load()):
         return ""
     return f" before the command; write it behind: `{context.command_path} {found} {name}`"
+
+
+def _suggest_argument(name: str, command: Any, words: Sequence[str]) -> str:
+    """Return how an argument is given that was written as an option."""
+    taken = {each.metavar or "" for each in command.params if each.param_type_name == "argument"}
+    wanted = {word for each in taken for word in _WORDS_OF_ARGUMENTS.get(each.strip(".{}[]"), ())}
+    if name.lstrip("-") not in wanted or name not in words[:-1]:
+        return ""
+    return f"; write {words[words.index(name) + 1]!r} without it"
 
 
 def _list_options(command: Any) -> list[str]:

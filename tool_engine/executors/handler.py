@@ -185,7 +185,7 @@ def check_signature(signature: inspect.Signature, name: str, tool: Tool) -> None
         if not takes_any and (known is None or known.kind not in _KEYWORD_KINDS):
             raise ConfigurationError(
                 f"{who} does not take the declared parameter {parameter!r}; it takes "
-                f"({', '.join(taken)})"
+                f"({', '.join(taken)}); give both the same names"
             )
     if not takes_any and tool.input_schema is not None and takes_others(tool.input_schema):
         raise ConfigurationError(

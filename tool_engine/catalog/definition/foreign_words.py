@@ -43,6 +43,10 @@ _OTHER_NAMES: Final = {
     **dict.fromkeys(("executor", "function", "func", "callable"), "handler"),
     **dict.fromkeys(("body", "data", "payload"), "json"),
     "properties": "parameters",
+    **dict.fromkeys(
+        ("approval", "approve", "confirm", "confirmation", "consent", "require_confirmation"),
+        "permission",
+    ),
 }
 """Words of other formats -> the key that says it here, perhaps in another mapping."""
 _HANDLERS: Final = {

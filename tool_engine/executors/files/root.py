@@ -108,8 +108,8 @@ class FileRoot(NamedTuple):
             root = os.open(self.path, _FOLDER_FLAGS)
         except OSError as error:
             raise ToolExecutionError(
-                f"the tool's own folder cannot be opened ({error.strerror}); create it, or correct "
-                "entry.root in the definition"
+                f"the tool's own folder cannot be opened ({error.strerror}), counted from that of "
+                "its definition; create it, or correct entry.root in the definition"
             ) from None
         with contextlib.ExitStack() as held:
             held.callback(os.close, root)

@@ -379,13 +379,19 @@ def _explain_error(error: Exception, url: URL) -> str:
 
 # The more specific class comes first.
 _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
-    (aiohttp.ClientConnectorDNSError, "the host name {host!r} cannot be resolved: {detail}"),
+    (
+        aiohttp.ClientConnectorDNSError,
+        "the host name {host!r} cannot be resolved: {detail}; correct the URL, or the network",
+    ),
     (
         aiohttp.ClientConnectorCertificateError,
         "the certificate of {place} is not trusted: {detail}",
     ),
     (aiohttp.ClientSSLError, "no secure connection to {place}: {detail}"),
-    (aiohttp.ClientConnectorError, "cannot connect to {place}: {detail}"),
+    (
+        aiohttp.ClientConnectorError,
+        "cannot connect to {place}: {detail}; start what listens there, or correct the URL",
+    ),
     (aiohttp.ServerDisconnectedError, "{place} closed the connection before it had answered"),
     (ConnectionResetError, "{place} closed the connection before it had answered"),
     (aiohttp.ClientPayloadError, "the answer of {place} is cut off or cannot be decompressed"),

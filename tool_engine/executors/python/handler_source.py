@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec, PathFinder
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ from tool_engine.trusted import Kind, TrustedPath, is_below
 
 _TRIES: Final = 3
 _MOST_BYTES: Final = 4 * 1024 * 1024
+_MOST_FOLDERS: Final = 50
+"""Folders of a project that are searched for a module."""
 _NO_MODULE: Final = "; install the package, or add the folder that it is in to PYTHONPATH"
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _PLAIN: Final[dict[Any, str]] = {
@@ -91,7 +94,12 @@ def source_of(module: str) -> ModuleSource:
         return ModuleSource(module, None)
     try:
         return ModuleSource(module, _parse_source(text))
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except SyntaxError as error:
+        raise SourceError(
+            f"line {error.lineno} of the module {module!r} is no valid Python: {error.msg}; "
+            "correct it there"
+        ) from None
+    except (ValueError, RecursionError) as error:
         raise SourceError(f"the module {module!r} is no valid Python: {error}") from None
 
 
@@ -198,11 +206,15 @@ def _known_spec(name: str, path: Any) -> ModuleSpec | None:
 def _suggest_module(module: str) -> str:
     """Return the module that was meant, of the project before all others."""
     package, _, name = module.rpartition(".")
+    if package and name == "py":
+        return f"; write a module without the end of its file: {package!r}"
     holder = _find_spec(package) if package else None
     if package and holder is None:
         near = _suggest_module(package)
         return near.replace("'?", f".{name}'?")
     project = PROJECT_FOLDER.get() or str(Path.cwd())
+    if not package and (there := _suggest_folder(project, name)):
+        return there
     own = [project] if holder is None else [*(holder.submodule_search_locations or ())]
     # Of all that is installed, something is always somewhat alike.
     for folders, least in ((own, 0.6), (sys.path if holder is None else (), 0.8)):
@@ -210,6 +222,18 @@ def _suggest_module(module: str) -> str:
         found = importlib.import_module("pkgutil").iter_modules([*folders])
         if near := suggest_near(name, [each.name for each in found], like_enough=least):
             return near.replace("'", f"'{package}.", 1) if package else near
+    return ""
+
+
+def _suggest_folder(project: str, name: str) -> str:
+    """Return the folder of the project that has the module, such as `src`."""
+    for folder in islice(sorted(Path(project).glob("[!._]*/")), _MOST_FOLDERS):
+        if (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file():
+            place = os.path.relpath(folder)
+            return (
+                f"; {place} has it: write `tool-engine --path {place} ...`, or add that folder to "
+                "PYTHONPATH"
+            )
     return ""
 
 

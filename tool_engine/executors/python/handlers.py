@@ -32,7 +32,7 @@ from tool_engine.executors.python.python_entry import (
     declared_of,
 )
 from tool_engine.executors.python.worker import WorkerStoppedError, signature_of
-from tool_engine.executors.python.worker_pool import WorkerPool, word_import_fault
+from tool_engine.executors.python.worker_pool import WorkerPool, word_import_cure, word_import_fault
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool, is_same
@@ -170,8 +170,9 @@ def _import_handler(entry: PythonEntry, tool: Tool, approved: str | None) -> Any
         raise
     except BaseException as error:  # a module may raise anything; others must not suffer
         words = f"{type(error).__name__}: {error}"
+        cure = word_import_cure(type(error).__name__)
         raise DefinitionError(
-            _make_problem(tool, f"the module {entry.module} cannot be imported: {words}")
+            _make_problem(tool, f"the module {entry.module} cannot be imported: {words}{cure}")
         ) from error
     try:
         return reduce(getattr, entry.name.split("."), module)

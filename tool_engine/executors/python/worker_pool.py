@@ -187,7 +187,15 @@ def word_import_fault(fault: Fault, entry: PythonEntry) -> str:
     """Say why a handler cannot be called."""
     if fault.kind == "definition":
         return f"the handler {entry.name} cannot be called: {fault.message}"
-    return f"{entry.place} cannot be imported: {fault.words}"
+    kind = fault.words.partition(":")[0]
+    return f"{entry.place} cannot be imported: {fault.words}{word_import_cure(kind)}"
+
+
+def word_import_cure(kind: str) -> str:
+    """Return what to do about a module whose import ended with an exception of this class."""
+    if kind == "ModuleNotFoundError":
+        return "; install what it imports, or correct the import"
+    return "; correct the module: what stands in it outside of functions runs at its import"
 
 
 def make_exception(fault: Fault, entry: PythonEntry) -> Exception:

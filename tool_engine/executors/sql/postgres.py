@@ -326,5 +326,6 @@ def _explain_reason(error: Exception, reason: str) -> str:
     if _NO_ENCRYPTION in reason:
         return "the server offers no encryption, which sslmode asks for"
     if isinstance(error, OSError):
-        return os.strerror(error.errno) if error.errno else "it cannot be reached"
+        why = os.strerror(error.errno) if error.errno else "it cannot be reached"
+        return f"{why}; start the database, or correct the URL of the source"
     return reason

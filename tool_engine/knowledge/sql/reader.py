@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from tool_engine.errors import RecordsUnavailableError
-from tool_engine.knowledge.sql.connection.address import Address, explain_error
+from tool_engine.knowledge.sql.connection.address import Address, explain_silence
 from tool_engine.knowledge.sql.connection.turns import take_turn
 from tool_engine.knowledge.sql.database_errors import (
     READING,
@@ -100,7 +100,7 @@ class Reader:
             async with self._engine.begin() as connection:
                 yield connection
         except (SQLAlchemyError, OSError, BusyError, UnusableDatabaseError) as error:
-            reason = explain_error(getattr(error, "orig", None) or error)
+            reason = explain_silence(getattr(error, "orig", None) or error)
             raise RecordsUnavailableError(
                 failing.format(place=self._address.shown, reason=reason)
             ) from error

@@ -31,9 +31,10 @@ def convert_value(value: Any, kind: type[_Made]) -> _Made:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         found = _UNKNOWN.search(str(error))
-        near = suggest_near(found[1], _list_keys(kind, found[2])) if found is not None else ""
-        if not near:
+        if found is None:
             raise
+        keys = _list_keys(kind, found[2])
+        near = suggest_near(found[1], keys) or (f"; there are: {', '.join(keys)}" if keys else "")
         raise msgspec.ValidationError(f"{error}{near}") from None
     except UnicodeEncodeError:
         # That is how `msgspec` says that a text cannot be anything else.

@@ -108,6 +108,12 @@ def _find_passwords(url: str) -> list[str]:
     return [each for each in {password, unquote(password)} if each]
 
 
+def explain_silence(error: BaseException) -> str:
+    """Return why a database does not answer, and what to do where nothing listens there."""
+    cure = "; start the database, or correct its URL" if isinstance(error, ConnectionError) else ""
+    return f"{explain_error(error)}{cure}"
+
+
 def explain_error(error: BaseException) -> str:
     """Return a database's message in one line, with secrets hidden."""
     text = " ".join(str(error).split()) or "no reason given"

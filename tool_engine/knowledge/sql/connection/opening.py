@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar
 from tool_engine.errors import ConfigurationError, MissingExtraError, RecordsUnavailableError
 from tool_engine.forking import disown_in_child
 from tool_engine.knowledge.shared_clock import SharedClock
-from tool_engine.knowledge.sql.connection.address import Address, explain_error
+from tool_engine.knowledge.sql.connection.address import Address, explain_error, explain_silence
 from tool_engine.knowledge.sql.connection.grouping import Change, ChangeQueue
 from tool_engine.knowledge.sql.database_errors import (
     READING,
@@ -145,7 +145,7 @@ class LazyDatabase:
                 await self.open()
             except Exception as error:
                 raise RecordsUnavailableError(
-                    failing.format(place=self._shown_url, reason=explain_error(error))
+                    failing.format(place=self._shown_url, reason=explain_silence(error))
                 ) from error
             yield self.reader
         except RecordsUnavailableError:
@@ -297,7 +297,7 @@ class LazyDatabase:
         except _REFUSALS as error:
             self._is_open = False
             raise RecordsUnavailableError(
-                failing.format(place=self._shown_url, reason=explain_error(error))
+                failing.format(place=self._shown_url, reason=explain_silence(error))
             ) from error
         finally:
             await self._leave_database()
