@@ -7,7 +7,6 @@ asked last.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from time import monotonic
 from typing import Any, Final, Protocol
 
 from tool_engine.access.bodies import has_body, read_body, replay_body
@@ -142,8 +141,8 @@ class Guard:
         if principal is _ANYONE:
             return
         if self._rates is not None:
-            wait = self._rates.count(principal.name, monotonic())
-            if wait > 0:
+            wait = self._rates.count(principal.name)
+            if wait is not None:
                 raise Problem(
                     429,
                     "too-many-requests",
