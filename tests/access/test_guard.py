@@ -17,6 +17,7 @@ from tool_engine.access import client_connection
 from tool_engine.access.guard import Guard
 from tool_engine.access.principal import SCOPES, Principal
 from tool_engine.server import create_app
+from tool_engine.server.app import OPERATIONS
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,16 @@ async def test_targets_that_name_a_host(
     before = f"GET {target} HTTP/1.0\r\n{TOKEN}\r\n"
     names_host = target[:4].lower() == "http" and "@" not in target and "//" in target
     assert status_of(await speak(service.url, before)) == (status if names_host else 421)
+
+
+async def test_what_the_server_as_a_whole_does(service: Service) -> None:
+    """RFC 9110 (9.3.7): `OPTIONS *` is about none of its paths; a token is asked for as always."""
+    answer = await speak(service.url, head("OPTIONS *", TOKEN))
+    assert status_of(answer) == 204
+    done = {each.method for each in OPERATIONS} | {"HEAD", "OPTIONS"}
+    assert f"allow: {', '.join(sorted(done))}\r\n" in answer
+    assert status_of(await speak(service.url, head("OPTIONS *"))) == 401
+    assert status_of(await speak(service.url, head("OPTIONS *", TOKEN, host="evil.example"))) == 421
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from tool_engine.access.heads import match_path
 from tool_engine.access.problem import Problem, send_problem
 from tool_engine.errors import ConfigurationError
 
+_WHOLE: Final = b"DELETE, GET, HEAD, OPTIONS, POST"
+"""What the server as a whole does, as RFC 9110 (9.3.7) has it asked with `OPTIONS *`."""
 _ROOT: Final = re.compile(r"(?:/[A-Za-z0-9._~-]+)*")
 
 
@@ -33,6 +35,8 @@ class Router:
         app = self._fixed.get(path) if len(parts) == path.count("/") + 1 else None
         if app is None:
             app, named = self._find_open(parts)
+        if app is None and (scope["method"], path) == ("OPTIONS", "*"):
+            return _list_methods(send)
         if app is None:
             detail = f"there is nothing at {path[:200]!r}; see /openapi.json"
             return send_problem(Problem(404, "unknown-path", detail), send)
@@ -46,6 +50,12 @@ class Router:
             if named is not None:
                 return app, named
         return None, {}
+
+
+async def _list_methods(send: Any) -> None:
+    headers = [(b"allow", _WHOLE)]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def check_root_path(root_path: object, paths: Collection[str]) -> str:
