@@ -253,6 +253,17 @@ MADE = {
 }
 
 
+async def test_what_code_registers_is_no_reload(tmp_path: Path, engine: ToolEngine) -> None:
+    """K49: a look at a folder that is as it was publishes nothing, though tools came from code."""
+    write(tmp_path, "one")
+    await engine.reload()
+    engine.register_tool(MADE, lambda: 1)
+    heard, generation = Heard(engine), engine.generation
+    assert await engine._reloader._answer_watcher(None, 0.0) == frozenset()
+    assert heard.take() == []
+    assert engine.generation == generation
+
+
 async def test_registered_tools_survive(tmp_path: Path, engine: ToolEngine) -> None:
     """U11: a tool from code stays across reloads, and a file cannot take its name."""
     engine.register_tool(MADE, lambda: 1)

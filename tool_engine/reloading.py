@@ -115,7 +115,7 @@ class Reloader:
         self._approving = asyncio.Lock()
         self._is_stopped = False
         self._is_in_pair = False
-        self._registrations = 0
+        self._registrations = self._judged = 0
         self._wanted = ToolIndex()
         self._offered = self._wanted
         self.servers = NamedServers(self._approvals)
@@ -375,6 +375,9 @@ class Reloader:
             # A change that was seen and not merged, because the reload failed, is still a change.
             if self._describe_look(folder) != self._merged:
                 await self._publish_around(lambda: self._merge_folder(lambda: folder, "reload"))
+            elif self._approvals.is_enforced and self._judged != self._registrations:
+                # Of the folder nothing is new: what the code's hashes change is no reload of it.
+                await self._merge_folder(lambda: folder, "lock")
             return folder.unsettled
 
     async def _in_pair(self, work: Callable[[], Awaitable[ReloadChanges]]) -> ReloadChanges:
@@ -413,7 +416,7 @@ class Reloader:
         self._folder_errors = [*outcome.errors, *clashes]
         self.last_reload_at = datetime.now(UTC)
         self.is_loaded = True
-        self._merged = self._describe_look(folder)
+        self._merged, self._judged = self._describe_look(folder), self._registrations
         if is_asked:
             self._gate.release()
         return self._publish_snapshot(cause)
@@ -443,7 +446,7 @@ class Reloader:
 
     def _describe_look(self, folder: FolderOutcome) -> tuple[object, ...]:
         """Return what differs whenever a look found something new."""
-        return (folder.version, self._registrations, *self._approvals.state)
+        return (folder.version, *self._approvals.state)
 
     async def _read_code(self, tools: Iterable[Tool]) -> None:
         if self._approvals.is_enforced:
