@@ -446,7 +446,7 @@ async def test_a_key_beside_odd_values(make: Make, work: Work, odd: Any) -> None
 
 async def test_a_storm_of_questions(make: Make, work: Work) -> None:
     """Many wait for one task, and many ask how queued ones are: each hears it."""
-    engine = await make(limits={"max_concurrent": 1})
+    engine = await make({"timeout": 600}, limits={"max_concurrent": 1})
     # Each that waited is two commits of its own.
     count = 200 if IS_WHOLE and not engine.store.tasks.is_shared else 50
     handles = [await engine.start("work", {"number": each}) for each in range(count)]

@@ -30,11 +30,11 @@ from tool_engine import (
 LONGER = "background/runner.py: start it with a longer one"
 AGAIN = "background/run.py: start it again"
 FORGOTTEN = (
-    "background/tasks.py: a task is forgotten once its ttl is over: start it again, or list the "
+    "background/new_task.py: a task is forgotten once its ttl is over: start it again, or list the "
     "tasks"
 )
 GOES_ON = "background/tasks.py: it goes on: wait longer, or cancel it"
-RUN_HERE = "background/tasks.py: let this engine run tasks, with run_tasks=True"
+RUN_HERE = "background/feeding.py: let this engine run tasks, with run_tasks=True"
 OF_PROGRAM = (
     "background/new_task.py: make the call with context.call or session.execute, or start the task "
     "in your program"
@@ -48,6 +48,7 @@ KEY = "background/new_task.py: give another one, such as a UUID"
 OWNER = "background/new_task.py: give the name of who started the task"
 PUT_BACK = "background/run.py: put it back, and start it again"
 CALL_AGAIN = "calls/call.py: call it again once it is back"
+OF_ALL = "cli/background/task_command.py: write `tool-engine task cancel --all`"
 LISTED = "cli/background/task_command.py: `tool-engine task` lists those that are"
 NAMED = (
     "cli/background/task_command.py: name one with --records URL or the variable "
@@ -60,6 +61,7 @@ ROOM = (
 OPEN = "background/feeding.py: ask for it in an open engine on the same database"
 TRIED = {
     OPEN,
+    OF_ALL,
     ROOM,
     LONGER,
     AGAIN,
@@ -262,4 +264,7 @@ def test_on_the_command_line(command: Command, tmp_path: Path) -> None:  # noqa:
     started = command("task", "start", "echo", "message=a", "--records", url)
     unknown = command("task", "show", "12", "--records", url)
     assert LISTED.partition(": ")[2] in unknown.err
+    several = command("task", "show", "--all", "--records", url)
+    assert OF_ALL.partition(": ")[2] in several.err
+    assert command("task", "cancel", "--all", "--status", "running", "--records", url).code == 0
     assert started.out.strip()[:8] in command("task", "--records", url).out

@@ -12,6 +12,7 @@ import pytest
 from tests.background.test_restarts import die
 from tests.server.conftest import Client, Service, served
 from tool_engine import TaskNotFoundError, ToolEngine, ToolEngineConfig, ToolExecutionContext
+from tool_engine.access.principal import Principal
 from tool_engine.server import create_app
 from tool_engine.server.app import App
 
@@ -90,6 +91,89 @@ async def test_a_task_that_runs(service: Service, ann: Client, olga: Client) -> 
     assert ended["status"] == "cancelled"
     assert "enough" in ended["message"]
     assert (await ann.send("DELETE", path)).json["is_cancelled"] is False
+
+
+async def test_all_at_once(service: Service, ann: Client, olga: Client) -> None:
+    """Each principal's own end, or all for one that operates; what another's is stays."""
+    bob = service.client("bob")
+    paths = [(await start(each, "endless")).headers["location"] for each in (ann, ann, ann)]
+    assert (await bob.send("DELETE", "/v1/tasks")).json == {"cancelled": 0}
+    assert (await bob.send("DELETE", "/v1/tasks?owner=ann")).json == {"cancelled": 0}
+    assert (await ann.send("DELETE", "/v1/tasks?tool_name=add")).json == {"cancelled": 0}
+    assert (await ann.send("DELETE", "/v1/tasks?status=failed")).status == 400
+    assert (await olga.send("DELETE", "/v1/tasks?owner=bob")).json == {"cancelled": 0}
+    assert (await ann.send("DELETE", "/v1/tasks?reason=enough")).json == {"cancelled": 3}
+    for path in paths:
+        ended = (await ann.get(path)).json
+        assert (ended["status"], ended["message"]) == (
+            "cancelled",
+            "the task was cancelled: enough",
+        )
+
+
+async def call_again(client: Client, name: str, key: str, **body: Any) -> Any:
+    return await start(client, name, {"idempotency-key": key}, **body)
+
+
+async def test_a_key_whose_tool_is_gone(service: Service, ann: Client, engine: ToolEngine) -> None:
+    """The answer of the first request is kept, also for a tool that has left or changed."""
+    one = {"arguments": {"number": 1}}
+    number = {"name": "number", "type": "integer", "description": "Which", "required": True}
+    tool = {"name": "short", "description": "Lives shortly", "parameters": [number]}
+    engine.register_tool(tool, lambda number: number)
+    first = await call_again(ann, "short", "k", **one)
+    assert first.json["output"] == {"result": 1}
+    engine.unregister_tool("short")
+    for headers in ({}, {"prefer": "respond-async"}):
+        again = await start(ann, "short", {"idempotency-key": "k", **headers}, **one)
+        found = again.json["result"] if headers else again.json
+        assert found == first.json
+    assert (
+        "event: result"
+        in (
+            await start(
+                ann, "short", {"idempotency-key": "k", "accept": "text/event-stream"}, **one
+            )
+        ).text
+    )
+    # Another request, one without a key, and another principal's, are about what is not there.
+    changed = await call_again(ann, "short", "k", arguments={"number": 2})
+    assert (changed.status, changed.kind) == (409, "key-of-another-request")
+    assert (await call_again(ann, "short", "other", **one)).status == 404
+    assert (await call_again(ann, "shorter", "k", **one)).status == 404
+    assert (await start(ann, "short", {}, **one)).status == 404
+    assert (await call_again(service.client("bob"), "short", "k", **one)).status == 404
+    # It comes back with another name, and then with a parameter that is secret.
+    engine.register_tool({**tool, "name": "long", "aliases": ["short"]}, lambda number: -number)
+    assert (await call_again(ann, "short", "k", **one)).json == first.json
+    assert (await call_again(ann, "long", "k", **one)).status == 409
+    engine.unregister_tool("long")
+    secret = {**tool, "parameters": [{**number, "type": "string", "secret": True}]}
+    engine.register_tool(secret, lambda number: "x" + number)
+    assert (await call_again(ann, "short", "k", **one)).json == first.json
+    assert len(await engine.query_call_records()) == 1
+
+
+async def test_a_key_whose_tool_may_not_be_used_any_more(engine: ToolEngine) -> None:
+    """What was taken away is not there, whatever its principal has kept of it."""
+
+    class Verifier:
+        tools: tuple[str, ...] = ("*",)
+
+        async def find_principal(self, token: str) -> Principal | None:
+            return Principal("ann", frozenset(["call"]), self.tools)
+
+    engine.register_tool(
+        {"name": "short", "description": "Lives shortly", "parameters": []}, lambda: 1
+    )
+    verifier = Verifier()
+    async with served(create_app(engine, auth=verifier)) as service:
+        ann = service.client("ann")
+        first = await call_again(ann, "short", "k")
+        engine.unregister_tool("short")
+        assert (await call_again(ann, "short", "k")).json == first.json
+        verifier.tools = ("a*",)
+        assert (await call_again(ann, "short", "k")).kind == "unknown-tool"
 
 
 @pytest.mark.parametrize("records", [None, "sqlite"])

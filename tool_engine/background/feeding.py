@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Collection
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -21,7 +22,12 @@ from tool_engine.background.runner import AGAIN, Runner, expired_refusal
 from tool_engine.background.unheard import UnheardTasks
 from tool_engine.calls.call import ANONYMOUS
 from tool_engine.calls.task_calls import BegunCall
-from tool_engine.errors import EngineClosedError, RecordsUnavailableError, ToolEngineError
+from tool_engine.errors import (
+    EngineClosedError,
+    RecordsUnavailableError,
+    TaskError,
+    ToolEngineError,
+)
 from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.knowledge.shared_clock import SharedClock
 from tool_engine.logger import get_logger
@@ -102,6 +108,20 @@ class Feeding:
             task = asyncio.get_running_loop().create_task(work, context=Context())
             self._loops.append(task)
 
+    def open_for(self, *, runs_here: bool, is_awaited: bool, is_bound: bool) -> None:
+        """Run tasks from now on for one that is started, unless the engine leaves it to others."""
+        if self.runs_all:
+            return
+        if runs_here:
+            self.open()
+        elif is_awaited and is_bound:
+            self.open(is_for_own=True)
+        elif is_bound:
+            raise TaskError(
+                "no other program can run this call: its arguments are secret or no JSON values, "
+                "and so stay here; let this engine run tasks, with run_tasks=True"
+            )
+
     @property
     def runs_all(self) -> bool:
         """True if it runs what is queued, also by other engines."""
@@ -169,16 +189,42 @@ class Feeding:
             return False  # it ends with the engine
         question = self.unheard.ask()
         try:
-            taken = await self.storage.take(task_id, self.worker)
-            if taken is None:
-                return False
-            if self.runner.is_closing:
-                await self.runner.give_back(TaskRun(self._engine, taken, self.runner))
-                self.require_open(task_id)
-            self._begin_claimed(taken)
-            return True
+            for taken in await self.storage.take([task_id], self.worker):
+                if self.runner.is_closing:
+                    await self.runner.give_back(TaskRun(self._engine, taken, self.runner))
+                    self.require_open(task_id)
+                self._begin_claimed(taken)
+                return True
+            return False
         finally:
             self.unheard.hear(question)
+
+    async def end_queued(self, task_ids: Collection[str], refusal: Refusal) -> Collection[str]:
+        """End those of some tasks that wait in their turn, all in one; return their ids.
+
+        Raises:
+            EngineClosedError: The engine is closed.
+        """
+        if not task_ids:
+            return ()
+        self.require_open(next(iter(task_ids)))
+        if self.runner.is_closing:
+            return ()
+        # What was taken ends, also when its caller is cancelled in the middle of it.
+        return await asyncio.shield(asyncio.ensure_future(self._end_queued_now(task_ids, refusal)))
+
+    async def _end_queued_now(self, task_ids: Collection[str], refusal: Refusal) -> Collection[str]:
+        question, ended = self.unheard.ask(), []
+        try:
+            for taken in await self.storage.take(task_ids, self.worker):
+                if taken.state.id in self.runner.runs:
+                    self._begin_claimed(taken)
+                else:
+                    ended.append(self._recall(taken))
+            await self.runner.end_unbegun(ended, refusal)
+        finally:
+            self.unheard.hear(question)
+        return {kept.state.id for kept in ended}
 
     def require_open(self, task_id: str) -> None:
         """Raise EngineClosedError if a task does not end here any more, whatever is done."""
@@ -321,6 +367,14 @@ class Feeding:
             if not present.is_lost:
                 present.kept.worker, present.is_unwritten = found.worker, True
             return
+        kept = self._recall(found)
+        run = self.runner.begin_run(kept)
+        if kept.state.expires_at <= self.clock.now():
+            run.end(expired_refusal(kept))
+
+    def _recall(self, found: KeptTask) -> KeptTask:
+        """Return the task that the program holds already, if it holds one that was given to it."""
+        task_id = found.state.id
         kept = self.runner.bound.get(task_id) or self._live.get(task_id) or found
         if kept is not found:
             kept.worker, kept.number = found.worker, found.number
@@ -328,9 +382,7 @@ class Feeding:
                 kept.params, kept.context = found.params, found.context
         if self.storage.is_shared:
             self._live[task_id] = kept
-        run = self.runner.begin_run(kept)
-        if kept.state.expires_at <= self.clock.now():
-            run.end(expired_refusal(kept))
+        return kept
 
     # Meanwhile.
 
@@ -396,15 +448,15 @@ class Feeding:
         if not run.is_held:
             return  # it has ended meanwhile, and its end is written or refused
         task_id = run.kept.state.id
-        taken = await self.storage.take(task_id, self.worker)
-        if taken is None:
+        taken = await self.storage.take([task_id], self.worker)
+        if not taken:
             now = await self.storage.get(task_id)
             if now is None or now.worker != self.worker:
                 run.lose()
                 return
             # It was claimed in its turn meanwhile.
-            taken = now
-        self._begin_claimed(taken)
+            taken = [now]
+        self._begin_claimed(taken[0])
 
     def _find_dead(self, beats: dict[str, int]) -> list[str]:
         """Return the workers whose number has not changed for as long as the lease."""

@@ -9,9 +9,15 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.background.request_digest import digest_request
 from tool_engine.calls.call import ANONYMOUS, name_task
 from tool_engine.calls.task_calls import BegunCall
-from tool_engine.errors import ConfigurationError, TaskConflictError, TaskError
+from tool_engine.errors import (
+    ConfigurationError,
+    TaskConflictError,
+    TaskError,
+    TaskNotFoundError,
+)
 from tool_engine.knowledge.sql.schema.harmless import Harmless
 from tool_engine.logger import current_call
 from tool_engine.model.call import ToolExecutionContext, check_timeout
@@ -72,13 +78,28 @@ def check_owner(owner: object) -> None:
         )
 
 
+def make_missing(task_id: object) -> TaskNotFoundError:
+    """Return the error about a task that is not there."""
+    return TaskNotFoundError(
+        f"no task {str(task_id)[:80]!r} is kept; a task is forgotten once its ttl is over: start "
+        "it again, or list the tasks"
+    )
+
+
+def digest_task(kept: KeptTask, *, is_secret: bool) -> str:
+    """Return what distinguishes a new task from another one with its key."""
+    asked = [kept.state.tool_name, kept.key, kept.params, kept.ttl]
+    return digest_request(asked, kept.context or ANONYMOUS, is_secret=is_secret)
+
+
 def check_same(found: KeptTask, kept: KeptTask) -> None:
     """Check that a new task is the call that was started with its key.
 
     Raises:
         TaskConflictError: It is another one.
     """
-    if found.digest != kept.digest:
+    # Whether arguments are secret its tool says, which may have changed since, or be gone.
+    if found.digest not in (digest_task(kept, is_secret=each) for each in (True, False)):
         raise TaskConflictError(
             f"another call was started with the idempotency_key {kept.key!r}, of another tool or "
             "with other arguments, limits or context; use one key for one call"

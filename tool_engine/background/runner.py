@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextvars import Context
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -116,6 +116,25 @@ class Runner:
         if run is not None and run.task is not None:
             await asyncio.wait([run.task])
         return is_ended and run is not None and not run.is_lost
+
+    async def end_unbegun(self, tasks: Iterable[KeptTask], refusal: Refusal) -> None:
+        """End tasks that this engine was given and has not begun, and write their ends at once."""
+        written: Collection[str] = ()
+        ended = []
+        for kept in tasks:
+            run = self.runs[kept.state.id] = TaskRun(self._engine, kept, self, ending=refusal)
+            ended.append((run, run.refuse(refusal)))
+        try:
+            written = await self.storage.end_all(
+                [(run.kept, self._make_end(run, result)) for run, result in ended]
+            )
+        except RecordsUnavailableError as error:
+            # Below each is tried again until it is written.
+            self.note_unread(error)
+        for run, result in ended:
+            if run.kept.state.id not in written:
+                await self.write_end(run, result)
+            self._leave_run(run)
 
     def explain_wait(self, kept: KeptTask) -> str | None:
         """Return what a task waits for that asks for a slot; None: it does not ask."""

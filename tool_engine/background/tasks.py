@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
+from tool_engine.background.cancelling import Cancelling
 from tool_engine.background.feeding import Feeding
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.new_task import (
@@ -22,16 +23,15 @@ from tool_engine.background.new_task import (
     check_owner,
     check_same,
     check_start,
+    digest_task,
+    make_missing,
     make_task,
 )
 from tool_engine.background.quotas import Quotas
-from tool_engine.background.request_digest import digest_request
 from tool_engine.calls.call import ANONYMOUS
 from tool_engine.calls.home_loop import at_home
 from tool_engine.errors import (
     RecordsUnavailableError,
-    TaskError,
-    TaskNotFoundError,
 )
 from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.knowledge.shared_clock import SharedClock
@@ -88,6 +88,7 @@ class EngineTasks:
         self._writer, self._harmless = TaskWriter(storage), Harmless()
         self._quotas = Quotas(storage, self._clock, engine.config.max_tasks_per_owner)
         self.feeding = Feeding(engine, storage, self._writer, self._clock, self._live)
+        self._cancelling = Cancelling(storage, self.feeding, self._look_again)
 
     def __repr__(self) -> str:
         return f"<EngineTasks {self.feeding!r} over {self._storage!r}>"
@@ -162,9 +163,7 @@ class EngineTasks:
         is_secret = storage.is_shared and not can_be_kept(tool, params, given, self._harmless)
         # One whose caller waits runs where that is, as a call does, also where others run tasks.
         is_bound = is_secret or (is_awaited and not (self.runs_here or feeding.runs_all))
-        self._open_for(is_awaited=is_awaited, is_bound=is_bound)
-        asked, has_key = [tool_name, idempotency_key, params, ttl], idempotency_key is not None
-        digest = digest_request(asked, given, is_secret=is_secret) if has_key else ""
+        feeding.open_for(runs_here=self.runs_here, is_awaited=is_awaited, is_bound=is_bound)
         may_run = tool is not None and (is_awaited or tool.background != "never")
         has_room, begun = feeding.has_room(str(tool_name), is_bound=is_bound), None
         if has_room and may_run and not is_late:
@@ -172,7 +171,9 @@ class EngineTasks:
         is_hopeless = begun is None and not (may_run and self._is_valid(tool, params))
         now, is_shared = self._clock.now(), storage.is_shared
         kept = make_task(str(tool_name), tool, params, given, ttl, now, begun, is_shared=is_shared)
-        kept.key, kept.digest = idempotency_key, digest
+        if idempotency_key is not None:
+            kept.key = idempotency_key
+            kept.digest = digest_task(kept, is_secret=is_secret)
         if is_bound:
             kept.bound_to, kept.tool = feeding.worker, tool
         # A request that may come again must find what it has begun, whatever happens between; and
@@ -317,7 +318,7 @@ class EngineTasks:
         """
         kept = await self._find_kept(task_id, owner)
         if kept is None:
-            raise _missing_error(task_id)
+            raise make_missing(task_id)
         await self.feeding.describe_wait(kept)
         return TaskHandle(self, kept)
 
@@ -385,8 +386,43 @@ class EngineTasks:
         """
         kept = await self._find_kept(task_id, owner)
         if kept is None:
-            raise _missing_error(task_id)
-        return await self.cancel_kept(kept, reason)
+            raise make_missing(task_id)
+        return await self._cancelling.cancel_one(kept, reason)
+
+    @at_home
+    async def cancel_all(
+        self,
+        owner: str | None = None,
+        status: str | None = None,
+        tool_name: str | None = None,
+        *,
+        reason: str | None = None,
+        is_meant: Callable[[TaskState], bool] = lambda _: True,
+    ) -> int:
+        """Cancel tasks that have not ended, in few statements; return how many.
+
+        Args:
+            owner: Whose; None: everyone's.
+            status: Which; None: all.
+            tool_name: Of which tool; None: of all.
+            reason: Why, for their messages.
+            is_meant: Whether one of these is.
+
+        Raises:
+            ConfigurationError: The status or the owner is none.
+            RecordsUnavailableError: The database does not answer: some may have ended.
+        """
+        await self._know_time()
+        return await self._cancelling.cancel_all(owner, status, tool_name, reason, is_meant)
+
+    @at_home
+    async def find_tool(self, owner: str, key: str) -> str | None:
+        """Return the tool of the task that an owner has started with a key; None: there is none."""
+        await self._know_time()
+        kept = await self._storage.get_by_key(owner, key)
+        if kept is None or kept.state.is_over(self._clock.now()):
+            return None
+        return kept.state.tool_name
 
     @at_home
     async def keep(self, task_id: str) -> bool:
@@ -456,7 +492,7 @@ class EngineTasks:
         if kept.state.result is None:
             await self._look_again(kept)
         if kept.state.result is None:
-            raise _missing_error(kept.state.id)
+            raise make_missing(kept.state.id)
         return kept.state.result
 
     async def _wait_at_most(self, kept: KeptTask, timeout: float) -> None:  # noqa: ASYNC109 - as above
@@ -473,21 +509,8 @@ class EngineTasks:
     @at_home
     async def cancel_kept(self, kept: KeptTask, reason: str | None) -> bool:
         """Cancel a task; False: it has ended."""
-        text = "the task was cancelled" + (f": {reason}" if reason else "")
-        refusal = Refusal("cancelled", text)
         await self._look_again(kept)
-        if kept.state.is_final:
-            return False
-        while not kept.state.is_final:
-            if not self.feeding.runner.has_run(kept) and not await self.feeding.take_queued(
-                kept.state.id
-            ):
-                return await self._storage.ask_cancel(kept.state.id, text)
-            if await self.feeding.runner.end_run(kept, refusal) and kept.state.is_final:
-                return True
-            # It has ended otherwise, or another engine has it by now, which took this one for dead.
-            await self._look_again(kept)
-        return False
+        return await self._cancelling.cancel_one(kept, reason)
 
     def open(self) -> None:
         """Run what is queued, from now on."""
@@ -532,7 +555,7 @@ class EngineTasks:
             return
         now = await self._storage.get(kept.state.id)
         if now is None:
-            raise _missing_error(kept.state.id)
+            raise make_missing(kept.state.id)
         # What was read is older than what it has come to here meanwhile.
         if not (kept.state.is_final or self.feeding.runner.has_run(kept)):
             kept.worker = now.worker
@@ -565,20 +588,6 @@ class EngineTasks:
         """True if this engine runs what it starts, and leaves it to no other."""
         return self._engine.config.run_tasks or not self._storage.is_shared
 
-    def _open_for(self, *, is_awaited: bool, is_bound: bool) -> None:
-        """Run tasks from now on, unless this engine leaves them to others."""
-        if self.feeding.runs_all:
-            return
-        if self.runs_here:
-            self.feeding.open()
-        elif is_awaited and is_bound:
-            self.feeding.open(is_for_own=True)
-        elif is_bound:
-            raise TaskError(
-                "no other program can run this call: its arguments are secret or no JSON values, "
-                "and so stay here; let this engine run tasks, with run_tasks=True"
-            )
-
     def _is_valid(self, tool: Tool | None, params: Any) -> bool:
         """Return False if a call fails at once, as `execute` finds out."""
         return tool is not None and self._validator.compiled(tool).accept(params) is not None
@@ -587,10 +596,3 @@ class EngineTasks:
         """Return the task that was started with the same key."""
         check_same(found, kept)
         return TaskHandle(self, self._live.setdefault(found.state.id, found))
-
-
-def _missing_error(task_id: object) -> TaskNotFoundError:
-    return TaskNotFoundError(
-        f"no task {str(task_id)[:80]!r} is kept; a task is forgotten once its ttl is over: start "
-        "it again, or list the tasks"
-    )

@@ -97,8 +97,8 @@ class TaskStorage(Protocol):
     async def claim_expired(self, worker: str, now: datetime, limit: int) -> Sequence[KeptTask]:
         """Give queued tasks that none has taken to a worker, those whose time is over."""
 
-    async def take(self, task_id: str, worker: str) -> KeptTask | None:
-        """Give one queued task to a worker; None: it is taken, has ended, or is gone."""
+    async def take(self, task_ids: Collection[str], worker: str) -> Sequence[KeptTask]:
+        """Give those of some tasks to a worker that are queued, and that none has taken."""
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state; False: the task has ended, or belongs to another worker, or is gone.
@@ -106,6 +106,9 @@ class TaskStorage(Protocol):
         False, too, where it runs, and the state says that it waits: `give_back` alone takes that
         back.
         """
+
+    async def end_all(self, ends: Sequence[tuple[KeptTask, TaskState]]) -> Collection[str]:
+        """Write the last states of tasks of one worker; return the ids of those of `change`."""
 
     def change_nowait(self, task: KeptTask, state: TaskState) -> bool | None:
         """Do the same where it takes no time; None: it takes some, and nothing was done."""
@@ -119,8 +122,8 @@ class TaskStorage(Protocol):
     async def give_back(self, task: KeptTask) -> bool:
         """Queue a task again that its worker has taken; False as of `change`."""
 
-    async def ask_cancel(self, task_id: str, reason: str) -> bool:
-        """Note that a task is to be cancelled by its worker; False: it has ended, or is gone."""
+    async def ask_cancel(self, task_ids: Collection[str], reason: str) -> Collection[str]:
+        """Note that tasks are to be cancelled by their workers; return those that are open."""
 
     async def beat(self, worker: str) -> dict[str, int]:
         """Count a worker's number up, and return the numbers of all that have tasks or count."""

@@ -40,6 +40,20 @@ class Tasks(Protocol):
     ) -> bool:
         """Cancel a task; False if it had ended before."""
 
+    async def cancel_all(
+        self,
+        owner: str | None = None,
+        status: str | None = None,
+        tool_name: str | None = None,
+        *,
+        reason: str | None = None,
+        is_meant: Callable[[TaskState], bool] = ...,
+    ) -> int:
+        """Cancel tasks that have not ended, in few statements; return how many."""
+
+    async def find_tool(self, owner: str, key: str) -> str | None:
+        """Return the tool of the task that an owner has started with a key, or None."""
+
     async def start(
         self,
         tool_name: str,

@@ -177,17 +177,21 @@ class MemoryTaskStorage:
                 found.append(task)
         return found
 
-    async def take(self, task_id: str, worker: str) -> KeptTask | None:
-        """Give a queued task that is not taken to the engine."""
-        task = self._tasks.get(task_id)
-        if task is None or not is_free(task):
-            return None
-        self._give_task(task, worker)
-        return task
+    async def take(self, task_ids: Collection[str], worker: str) -> Sequence[KeptTask]:
+        """Give those tasks to the engine that are queued and not taken."""
+        found = [self._tasks[each] for each in task_ids if each in self._tasks]
+        free = [task for task in found if is_free(task)]
+        for task in free:
+            self._give_task(task, worker)
+        return free
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state; False: the task has ended, or is gone."""
         return self.change_nowait(task, state)
+
+    async def end_all(self, ends: Sequence[tuple[KeptTask, TaskState]]) -> Collection[str]:
+        """Write the last states of tasks."""
+        return {state.id for task, state in ends if self.change_nowait(task, state)}
 
     def change_nowait(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state at once; see `change`."""
@@ -229,10 +233,10 @@ class MemoryTaskStorage:
         self._note_expiry(task)
         return True
 
-    async def ask_cancel(self, task_id: str, reason: str) -> bool:
-        """Return False: an engine's own tasks are cancelled directly."""
-        del task_id, reason
-        return False
+    async def ask_cancel(self, task_ids: Collection[str], reason: str) -> Collection[str]:
+        """Return none: an engine's own tasks are cancelled directly."""
+        del task_ids, reason
+        return ()
 
     async def beat(self, worker: str) -> dict[str, int]:
         """Return the only worker that there is."""

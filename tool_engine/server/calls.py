@@ -111,26 +111,41 @@ async def call_tool(asked: Asked) -> Any:
     """
     if asked.served.is_draining:
         raise make_draining()
-    tool = find_tool(asked, asked.path["name"])
+    name, key = asked.path["name"], _read_key(asked)
+    tool = None
+    if key is None or not await _has_come_before(asked, name, key):
+        tool = find_tool(asked, name)
+        name = tool.name
     context = make_context(asked, tool)
-    key = _read_key(asked)
     if wants_task(asked.header("prefer")):
         # What is refused as a task leaves its key to the call that is the cure.
-        kept_key = None if tool.background == "never" else key
-        handle = await start_task(asked, tool.name, context, kept_key)
+        is_refused = tool is not None and tool.background == "never"
+        handle = await start_task(asked, name, context, None if is_refused else key)
         return accept_task(await handle.refresh(), asked.root)
     is_streamed = wants_events(asked.header("accept"))
     if key is not None and is_streamed:
-        return await _start_streamed(asked, tool.name, context, key)
+        return await _start_streamed(asked, name, context, key)
     if key is not None:
-        handle = await start_task(asked, tool.name, context, key, is_awaited=True)
+        handle = await start_task(asked, name, context, key, is_awaited=True)
         return Reply(data=await write_result(await handle.wait()))
     if asked.body.ttl is not None:
         raise Problem(422, "invalid-body", _TTL_OF_NONE)
     if is_streamed:
-        return Reply(stream=partial(_stream_call, asked, tool.name, context))
-    result = await asked.engine.execute(tool.name, asked.body.arguments, context)
+        return Reply(stream=partial(_stream_call, asked, name, context))
+    result = await asked.engine.execute(name, asked.body.arguments, context)
     return Reply(data=await write_result(result))
+
+
+async def _has_come_before(asked: Asked, name: str, key: str) -> bool:
+    """Return True for a key of a tool that has left, or has another name by now.
+
+    The answer of the first request is kept for all with its key, whatever became of its tool.
+    """
+    tool = asked.engine.get(name)
+    if (tool is not None and tool.name == name) or not asked.principal.may_use(name):
+        return False
+    found: str | None = await asked.engine.tasks.find_tool(asked.principal.name, key)
+    return found == name
 
 
 def _read_key(asked: Asked) -> str | None:
@@ -144,15 +159,15 @@ def _read_key(asked: Asked) -> str | None:
     )
 
 
-def make_context(asked: Asked, tool: Tool) -> ToolExecutionContext:
-    """Return the context of a call that a client makes.
+def make_context(asked: Asked, tool: Tool | None) -> ToolExecutionContext:
+    """Return the context of a call that a client makes; None: one that has come before.
 
     Raises:
         Problem: It asks for a priority that its principal has no right to.
     """
     body: CallRequest = asked.body
     wished = body.priority
-    if wished is not None and wished < tool.concurrency.priority:
+    if wished is not None and tool is not None and wished < tool.concurrency.priority:
         # What a call has that asks for nothing is everyone's.
         _check_priority(asked, wished)
     return ToolExecutionContext(

@@ -59,6 +59,18 @@ class EndQuery(msgspec.Struct, forbid_unknown_fields=True):
     ] = False
 
 
+class EndAllQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    status: Literal["queued", "running", "input_required"] | None = None
+    tool_name: _Text | None = None
+    owner: Annotated[_Text, Meta(description="The principal that started it.")] | None = None
+    reason: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+
+
+class TasksCancelled(msgspec.Struct):
+    cancelled: int
+    """How many have ended, or end as soon as the server that runs them looks."""
+
+
 class TaskPage(msgspec.Struct):
     items: list[TaskState]
     """The newest first."""
@@ -157,9 +169,30 @@ async def cancel_task(asked: Asked) -> Any:
     """
     handle = await _find_task(asked)
     query: EndQuery = asked.query
-    is_cancelled = await handle.cancel(query.reason or f"{asked.principal.name} wished so")
+    is_cancelled = await handle.cancel(query.reason or _say_who(asked))
     is_forgotten = query.forget and await asked.engine.tasks.forget(handle.id)
     return TaskCancelled(is_cancelled, is_forgotten)
+
+
+@serve_at("DELETE", "/v1/tasks", scope="call", answer=TasksCancelled, query=EndAllQuery)
+async def cancel_tasks(asked: Asked) -> Any:
+    """Cancel tasks that have not ended: the principal's own, or all for one that operates."""
+    query: EndAllQuery = asked.query
+    if asked.owner is not None and query.owner not in (None, asked.owner):
+        return TasksCancelled(0)  # what others have started is not there
+    may_use = asked.principal.may_use
+    count = await asked.engine.tasks.cancel_all(
+        asked.owner or query.owner,
+        query.status,
+        query.tool_name,
+        reason=query.reason or _say_who(asked),
+        is_meant=lambda state: may_use(state.tool_name),
+    )
+    return TasksCancelled(count)
+
+
+def _say_who(asked: Asked) -> str:
+    return f"{asked.principal.name} wished so"
 
 
 async def _find_task(asked: Asked) -> TaskHandle:
@@ -178,4 +211,4 @@ async def _find_task(asked: Asked) -> TaskHandle:
     return handle
 
 
-OPERATIONS = (list_tasks, get_task, cancel_task)
+OPERATIONS = (list_tasks, cancel_tasks, get_task, cancel_task)

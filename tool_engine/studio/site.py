@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from contextlib import suppress
-from time import monotonic
 from typing import Any, Final
 
 from tool_engine.access.heads import match_path
@@ -370,8 +369,8 @@ class Studio:
         Raises:
             Problem: It has sent too many.
         """
-        wait = 0.0 if self._rates is None else self._rates.count(principal.name, monotonic())
-        if wait > 0:
+        wait = None if self._rates is None else self._rates.count(principal.name)
+        if wait is not None:
             raise Problem(
                 429,
                 "too-many-requests",

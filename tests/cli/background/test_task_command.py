@@ -72,6 +72,23 @@ def test_cancel(command: Command, url: str) -> None:
     assert shown["message"] == "the task was cancelled: no more"
 
 
+def test_cancel_several(command: Command, url: str) -> None:
+    """All that are named, if each is there; with `--all` whatever has not ended."""
+    words = ("task", "start", "echo", "message=a", "--records", url)
+    ids = [command(*words).out.strip() for _ in range(5)]
+    assert command("task", "cancel", *ids[:2], "none", "--records", url).code == 2
+    said = command("task", "cancel", *ids[:2], "--records", url).out.split("\n")
+    assert said[:2] == [f"{each} cancelled" for each in ids[:2]]
+    every = ("task", "cancel", "--all", "--records", url)
+    assert command(*every, "--status", "running").out.strip() == "cancelled: 0"
+    assert command(*every, "--reason", "no more", "--json").json == {"cancelled": 3}
+    states = command("task", "list", "--records", url, "--json").json
+    assert {each["status"] for each in states} == {"cancelled"}
+    assert states[0]["message"] == "the task was cancelled: no more"
+    wrong = command("task", "cancel", ids[0], "--all", "--records", url)
+    assert (wrong.code, "task cancel --all" in wrong.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -45,6 +45,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 20
     reason: str | None = None
     waits: bool = False
+    is_of_all: bool = False
     as_json: bool = False
 
 
@@ -53,7 +54,7 @@ def run_command(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[start NAME KEY=VALUE... | list | show ID | wait ID | cancel ID]",
+            metavar="[start NAME KEY=VALUE... | list | show ID | wait ID | cancel ID...]",
             help="What to do; else the list. `wait` runs what is queued here.",
             show_default=False,
         ),
@@ -75,7 +76,8 @@ def run_command(
         bool, typer.Option("--wait", help="With start: run it here, and print its result.")
     ] = False,
     status: Annotated[
-        str | None, typer.Option("--status", metavar="STATUS", help="With list: these only.")
+        str | None,
+        typer.Option("--status", metavar="STATUS", help="With list, cancel --all: these."),
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, metavar="N", help="With list: the newest.")
@@ -83,6 +85,9 @@ def run_command(
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="With cancel: why.")
     ] = None,
+    of_all: Annotated[
+        bool, typer.Option("--all", help="With cancel: all that have not ended, or of --status.")
+    ] = False,
     as_json: JSONOption = False,
     tools: ToolsOption = None,
     records: RecordsOption = None,
@@ -91,7 +96,7 @@ def run_command(
 
     Example: tool-engine task start write_report year=2026
     """
-    step, name, rest = _read_step(list(words or []))
+    step, name, rest = _read_step(list(words or []), is_of_all=of_all)
     request = Request(
         step=step,
         name=name,
@@ -103,6 +108,7 @@ def run_command(
         limit=limit,
         reason=reason,
         waits=wait or step == "wait",
+        is_of_all=of_all,
         as_json=as_json,
     )
     return _run_request(settings_of(ctx, tools, records), request)
@@ -118,11 +124,15 @@ def _run_request(settings: Settings, request: Request) -> int:
     )
 
 
-def _read_step(words: list[str]) -> tuple[str, str, list[str]]:
+def _read_step(words: list[str], *, is_of_all: bool) -> tuple[str, str, list[str]]:
+    if is_of_all and words != ["cancel"]:
+        raise CommandError("--all is of no task alone; write `tool-engine task cancel --all`")
+    if is_of_all:
+        return "cancel", "", []
     if not words or words == ["list"]:
         return "list", "", []
     step, *rest = words
-    if step == "start" and rest:
+    if step in ("start", "cancel") and rest:
         return step, rest[0], rest[1:]
     if step in _WORDS and len(rest) == 1:
         return step, rest[0], []
@@ -145,14 +155,14 @@ async def _run_step(
             )
         if request.step == "list":
             return await _list_tasks(engine, request)
+        if request.step == "cancel":
+            return await _cancel_tasks(engine, request)
         if request.step == "start":
             handle = await _start_task(settings, engine, request, params)
         else:
             handle = await _find_task(engine, request.name)
         if request.waits:
             return await _wait_for_task(engine, handle, request, goes_on)
-        if request.step == "cancel":
-            return await _cancel_task(handle, request)
         if request.step == "show":
             await handle.refresh()
         is_new, state = request.step == "start", handle.state
@@ -220,13 +230,24 @@ async def _wait_for_task(
     return EXIT_OK if result.is_success else EXIT_FAILED
 
 
-async def _cancel_task(handle: TaskHandle, request: Request) -> int:
-    is_cancelled = await handle.cancel(request.reason)
-    if request.as_json:
-        print_json({"cancelled": is_cancelled, "id": handle.id})
-    else:
-        text = "cancelled" if is_cancelled else f"it had ended: {handle.status}"
-        make_console().print(as_text(text), soft_wrap=True)
+async def _cancel_tasks(engine: ToolEngine, request: Request) -> int:
+    if request.is_of_all:
+        count = await engine.tasks.cancel_all(status=request.status, reason=request.reason)
+        if request.as_json:
+            print_json({"cancelled": count})
+        else:
+            make_console().print(as_text(f"cancelled: {count:,}"), soft_wrap=True)
+        return EXIT_OK
+    # Before one is cancelled each is known to be there.
+    handles = [await _find_task(engine, each) for each in (request.name, *request.words)]
+    for handle in handles:
+        is_cancelled = await handle.cancel(request.reason)
+        if request.as_json:
+            print_json({"cancelled": is_cancelled, "id": handle.id})
+        else:
+            text = "cancelled" if is_cancelled else f"it had ended: {handle.status}"
+            shown = text if len(handles) == 1 else f"{handle.id} {text}"
+            make_console().print(as_text(shown), soft_wrap=True)
     return EXIT_OK
 
 

@@ -191,10 +191,9 @@ class SQLTaskStorage:
         """Give queued tasks to a worker whose time is over."""
         return await self._change_all(_load_claims().claim_expired(worker, now.timestamp(), limit))
 
-    async def take(self, task_id: str, worker: str) -> KeptTask | None:
-        """Give one queued task to a worker."""
-        found = await self._change_all(_load_claims().take_task(task_id, worker))
-        return found[0] if found else None
+    async def take(self, task_ids: Collection[str], worker: str) -> Sequence[KeptTask]:
+        """Give queued tasks to a worker."""
+        return await self._change_all(_load_claims().take_tasks(task_ids, worker))
 
     async def change(self, task: KeptTask, state: TaskState) -> bool:
         """Write a state; False: the task has ended, or belongs to another worker, or is gone."""
@@ -209,6 +208,26 @@ class SQLTaskStorage:
             # How it was before would take the place of what it came to meanwhile.
             task.take_state(state)
         return bool(done.changed)
+
+    async def end_all(self, ends: Sequence[tuple[KeptTask, TaskState]]) -> Collection[str]:
+        """Write the last states of tasks of one worker, at a server in one statement."""
+        if not ends:
+            return ()
+        if self._database.is_file:
+            # What is asked of a file at once shares a commit, also with their records.
+            writing = [asyncio.ensure_future(self.change(*each)) for each in ends]
+            await asyncio.wait(writing)
+            done = zip(ends, writing, strict=True)
+            return {state.id for (_, state), each in done if not each.exception() and each.result()}
+        packed = await asyncio.to_thread(
+            lambda: [_pack_state(*each, self._harmless) for each in ends]
+        )
+        (done,) = await self._make_changes(_load_sql().end_tasks(ends, packed))
+        written = {task_id for (task_id,) in done.rows}
+        for task, state in ends:
+            if state.id in written:
+                task.take_state(state)
+        return written
 
     def change_nowait(self, task: KeptTask, state: TaskState) -> None:
         """Do nothing: a database takes its time."""
@@ -233,10 +252,10 @@ class SQLTaskStorage:
         (done,) = await self._make_changes(_load_sql().give_back(task, state, packed))
         return bool(done.changed)
 
-    async def ask_cancel(self, task_id: str, reason: str) -> bool:
-        """Note that a task is to be cancelled by its worker; False: it has ended, or is gone."""
-        (done,) = await self._make_changes(_load_sql().ask_cancel(task_id, _as_text(reason)))
-        return bool(done.changed)
+    async def ask_cancel(self, task_ids: Collection[str], reason: str) -> Collection[str]:
+        """Note that tasks are to be cancelled by their workers; return those that are open."""
+        (done,) = await self._make_changes(_load_sql().ask_cancel(task_ids, _as_text(reason)))
+        return [task_id for (task_id,) in done.rows]
 
     async def beat(self, worker: str) -> dict[str, int]:
         """Count a worker's number up, and return the numbers of all that have tasks or count."""

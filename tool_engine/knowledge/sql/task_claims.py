@@ -115,9 +115,14 @@ def _pick_once(numbers: Select[Any]) -> ColumnElement[bool]:
     return tasks.c.number.in_(select(picked.c.number))
 
 
-def take_task(task_id: str, worker: str) -> Step:
-    """Gives one queued task to a worker."""
-    return _give_tasks(worker, tasks.c.task_id == task_id)
+def take_tasks(task_ids: Collection[str], worker: str) -> Step:
+    """Gives queued tasks to a worker."""
+    named = list(task_ids)
+    if len(named) == 1:
+        # It waits for another engine that has just looked at it.
+        return _give_tasks(worker, tasks.c.task_id == named[0])
+    free = select(tasks.c.number).where(tasks.c.task_id.in_(named), IS_FREE)
+    return _give_tasks(worker, _pick_once(free))
 
 
 def _give_tasks(worker: str, which: ColumnElement[bool]) -> Step:
