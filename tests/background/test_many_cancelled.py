@@ -19,6 +19,7 @@ from tool_engine import (
     ConfigurationError,
     ToolEngine,
     ToolEngineConfig,
+    ToolEngineEvent,
     ToolEngineEventType,
     ToolExecutionContext,
 )
@@ -62,8 +63,13 @@ async def start_all(engine: ToolEngine, count: int, context: ToolExecutionContex
 async def test_all_of_an_owner(make: Make, work: Work) -> None:
     """Those that run and those that wait end once each, in their handles too; others go on."""
     engine, ended = await make(), Counter[Any]()
+
+    def note(event: ToolEngineEvent) -> None:
+        assert event.execution_result is not None
+        ended[event.execution_result.metadata["task_id"]] += 1
+
     engine.subscribe(
-        lambda event: ended.update([event.execution_result.metadata["task_id"]]),
+        note,
         event_types=[
             ToolEngineEventType.EXECUTION_FAILED,
             ToolEngineEventType.EXECUTION_CANCELLED,
