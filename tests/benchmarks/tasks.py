@@ -21,6 +21,7 @@ from tests.benchmarks.calls import engine_for
 from tests.benchmarks.measure import measure_often, median_of
 from tests.benchmarks.rows import Batch, Row, add_suspending
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionResult
+from tool_engine.server import create_app
 
 __all__ = ["tasks"]
 
@@ -43,6 +44,10 @@ AT_ONCE_BUDGET = 1.6
 """The same for many callers, whose calls share commits, and whose tasks do."""
 SIZE_BUDGET = 2.0
 """Kilobytes of a task that waits."""
+UNUSED = "engine.execute, in an engine without tasks and a server"
+USED = "engine.execute, in one that has both"
+UNUSED_BUDGET = 1.03
+"""Times what a call costs that uses neither: 1.00, and what two rows of the same differ by."""
 _WAITING = 20_000
 _AT_ONCE = 16
 
@@ -63,6 +68,7 @@ async def tasks(directory: str) -> bool:
         kept &= await _compare_in_file(1, "One task in a SQLite file", FILE_BUDGET)
         title = f"{_AT_ONCE} tasks in a SQLite file, of as many callers at once"
         kept &= await _compare_in_file(_AT_ONCE, title, AT_ONCE_BUDGET)
+    kept &= await _compare_unused(directory)
     size = await _measure_size(directory)
     return kept & report.budget("a task that waits, in memory", size, SIZE_BUDGET, " KB")
 
@@ -101,6 +107,31 @@ def _rows(engine: ToolEngine) -> list[Row]:
             TASK, "the same, and: an id, kept before it, owner, ttl, place in line, states", started
         ),
     ]
+
+
+async def _compare_unused(directory: str) -> bool:
+    """Measures calls beside tasks and a server that they do not use; whether the budget is kept."""
+    async with AsyncExitStack() as stack:
+        alone = await engine_for(stack, add_suspending, directory)
+        engine = await engine_for(stack, add_suspending, directory)
+        assert (await (await engine.start("add", {"a": 1, "b": 2})).wait()).is_success
+        app = create_app(engine, studio=True) if find_spec("starlette") is not None else None
+
+        def batch_of(engine: ToolEngine) -> Batch:
+            async def batch(n: int) -> None:
+                for _ in range(n):
+                    await engine.execute("add", {"a": 1, "b": 2})
+
+            return batch
+
+        rows = [
+            Row(UNUSED, "all of a call", batch_of(alone)),
+            Row(USED, "the same", batch_of(engine)),
+        ]
+        runs = await measure_often(rows)
+        assert app is None or app.studio is not None
+    report.calls("One call beside tasks and a server", [*runs[-1].values()], runs[-1][UNUSED], [])
+    return report.budget(f"{USED} / without", median_of(runs, USED, UNUSED), UNUSED_BUDGET, "x")
 
 
 async def _compare_in_file(callers: int, title: str, budget: float) -> bool:

@@ -30,6 +30,10 @@ from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.task import QUEUED, SUCCEEDED, TaskHandle, TaskState
 
 _WORDS: Final = {"start": "NAME", "show": "ID", "cancel": "ID", "wait": "ID"}
+_Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="With cancel: why.")]
+_OfAll = Annotated[
+    bool, typer.Option("--all", help="With cancel: all that have not ended, or of --status.")
+]
 _LOOK: Final = 0.1
 """Seconds between two drawings of progress."""
 
@@ -82,12 +86,8 @@ def run_command(
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, metavar="N", help="With list: the newest.")
     ] = 20,
-    reason: Annotated[
-        str | None, typer.Option("--reason", metavar="TEXT", help="With cancel: why.")
-    ] = None,
-    of_all: Annotated[
-        bool, typer.Option("--all", help="With cancel: all that have not ended, or of --status.")
-    ] = False,
+    reason: _Reason = None,
+    of_all: _OfAll = False,
     as_json: JSONOption = False,
     tools: ToolsOption = None,
     records: RecordsOption = None,
