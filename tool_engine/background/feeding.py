@@ -220,7 +220,7 @@ class Feeding:
                 if taken.state.id in self.runner.runs:
                     self._begin_claimed(taken)
                 else:
-                    ended.append(self._recall(taken))
+                    ended.append(self._recall_task(taken))
             await self.runner.end_unbegun(ended, refusal)
         finally:
             self.unheard.hear(question)
@@ -367,12 +367,12 @@ class Feeding:
             if not present.is_lost:
                 present.kept.worker, present.is_unwritten = found.worker, True
             return
-        kept = self._recall(found)
+        kept = self._recall_task(found)
         run = self.runner.begin_run(kept)
         if kept.state.expires_at <= self.clock.now():
             run.end(expired_refusal(kept))
 
-    def _recall(self, found: KeptTask) -> KeptTask:
+    def _recall_task(self, found: KeptTask) -> KeptTask:
         """Return the task that the program holds already, if it holds one that was given to it."""
         task_id = found.state.id
         kept = self.runner.bound.get(task_id) or self._live.get(task_id) or found
