@@ -20,7 +20,7 @@ from tests.mcp_server.test_transports import serving
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.mcp_server import MCPServer
 
-DEADLINE = 60.0
+DEADLINE = 200.0
 INSPECTOR = MODULES / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build"
 SDK = MODULES / "@modelcontextprotocol" / "sdk"
 PROGRAM = "tests.mcp_server.test_clients"

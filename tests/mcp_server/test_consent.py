@@ -17,7 +17,7 @@ from tests.mcp_server.conftest import Connect, text_of
 from tool_engine import ToolEngine, ToolEngineEventType
 from tool_engine.mcp_server import MCPServer, find_request, holding
 
-DEADLINE = 30.0
+DEADLINE = 200.0
 ALLOW = {"action": "accept", "content": {"allow": True}}
 CLIENT = {"execution": "ask_once", "client_may_answer": True}
 

@@ -27,7 +27,7 @@ from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolEng
 from tool_engine.mcp_server import MCPServer
 
 INFO = {"name": "raw", "version": "1"}
-DEADLINE = 60.0
+DEADLINE = 200.0
 CANCELS = 1_000
 LISTENERS = 10_000 if IS_WHOLE else 300
 """Each needs a file of the process, and one of another, of which it may often have 20,000."""
@@ -422,15 +422,11 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.timeout(11 * DEADLINE)
-async def test_listeners_that_never_read_hold_up_no_one(
-    engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.timeout(3_600)
+async def test_listeners_that_never_read_hold_up_no_one(engine: ToolEngine) -> None:
     """A client that reads hears of a change among thousands that do not, and calls go on."""
-    monkeypatch.setattr("tests.mcp_server.test_transports.DEADLINE", 10 * DEADLINE)
     body = request_of("subscriptions/listen", notifications={"toolsListChanged": True})
     async with (
-        asyncio.timeout(10 * DEADLINE),
         serving(engine, max_open=None) as url,
         aiohttp.ClientSession() as session,
     ):

@@ -19,7 +19,7 @@ from tests.mcp_server.test_transports import HEADERS, serving, write_tokens
 from tool_engine import ToolEngine
 from tool_engine.mcp_server import MCPServer, exchange
 
-DEADLINE = 30.0
+DEADLINE = 200.0
 WAIT = {**HEADERS, "Mcp-Method": "tools/call", "Mcp-Name": "wait"}
 
 

@@ -23,7 +23,7 @@ from tests.server.conftest import write_tokens
 from tool_engine import ConfigurationError, ToolEngine
 from tool_engine.mcp_server import MCPServer, PromptArgument, ToolSelection
 
-DEADLINE = 30.0
+DEADLINE = 200.0
 RULES = "Use {{tools}}.\n{{if add}}Add with care.\n{{if fail}}Never `fail` twice."
 
 

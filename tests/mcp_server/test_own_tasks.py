@@ -18,7 +18,7 @@ from tests.mcp_server.test_transports import serving
 from tool_engine import ToolEngine
 from tool_engine.mcp_server import MCPServer
 
-DEADLINE = 60.0
+DEADLINE = 200.0
 LOOPS = 50
 """Turns of the event loop in which the SDK cancels a request that is given up."""
 PROGRAM = '''

@@ -24,7 +24,7 @@ from tool_engine.mcp_server import MCPServer, ToolSelection, find_request
 from tool_engine.observability.opentelemetry import instrument
 from tool_engine.protocols.definition_formats import MCPDefinitions
 
-DEADLINE = 20.0
+DEADLINE = 200.0
 
 
 async def test_a_call_is_a_call_of_the_engine(engine: ToolEngine, connect: Connect) -> None:

@@ -20,7 +20,7 @@ from tests.mcp_server.conftest import ERAS
 from tests.mcp_server.test_hostile import WRONG_PARAMS, request_of
 from tests.warm import SDK
 
-DEADLINE = 60.0
+DEADLINE = 200.0
 PROGRAM = """
 import asyncio, sys
 from tool_engine import ToolEngine, ToolEngineConfig

@@ -35,7 +35,7 @@ from tool_engine.approval.answers import name_at_terminal
 from tool_engine.mcp_server import MCPServer
 from tool_engine.server import create_app
 
-DEADLINE = 30.0
+DEADLINE = 200.0
 TOOL = """
 name: shout
 description: Says a text again.
@@ -66,8 +66,7 @@ async def serving(
     server = MCPServer(engine) if server is None else server
     task = asyncio.create_task(server.run_http(port=0, on_ready=ready.set_result, **options))
     try:
-        async with asyncio.timeout(DEADLINE):
-            yield await ready
+        yield await asyncio.wait_for(ready, DEADLINE)
     finally:
         task.cancel()
         await asyncio.wait([task])

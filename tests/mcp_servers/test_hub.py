@@ -49,6 +49,7 @@ def name_servers(folder: Path, **entries: Any) -> None:
 
 def engine_of(folder: Path, *, approver: Any = None, **fields: Any) -> ToolEngine:
     settings = {"auto_reload": False, "mcp_servers": str(folder / ".mcp.json"), **fields}
+    settings = {"mcp_start_timeout": LIMIT, **settings}
     config = ToolEngineConfig(tools_directory=str(folder / "tools"), **settings)
     return ToolEngine(config, approver=approver)
 
@@ -67,7 +68,7 @@ async def said(engine: ToolEngine, name: str, **params: Any) -> str:
 
 async def until(is_so: Callable[[], bool]) -> None:
     # Programs are started meanwhile, which import for seconds where the machine is busy.
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT):
         while not is_so():  # noqa: ASYNC110 - nothing else tells of it
             await asyncio.sleep(0.02)
 

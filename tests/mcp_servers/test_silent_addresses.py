@@ -18,7 +18,7 @@ from tool_engine import ToolEngine, ToolEngineConfig
 
 CONNECTED = 3.0
 """Seconds that an address has which takes connections, and answers nothing."""
-PATIENCE = 20.0
+PATIENCE = 200.0
 LONG = 600.0
 """Seconds that no test takes."""
 WAITED = re.compile(r"within (\d+\.\d) s, as others have")

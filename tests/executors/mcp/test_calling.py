@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,11 +17,10 @@ from msgspec.structs import replace
 
 from tests.executors.mcp.conftest import COMMAND, LIMIT, count_running, serve_http, until
 from tests.ports import free_port
-from tool_engine import ToolEngine, ToolExecutionContext
+from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.executors.mcp.mcp_source import MCPSource
 from tool_engine.model.progress import ToolProgress
-
-pytestmark = pytest.mark.timeout(60)
+from tool_engine.testing import virtual_loop
 
 
 async def test_results(engine: ToolEngine, source: MCPSource) -> None:
@@ -122,14 +122,39 @@ async def test_the_server_hears_of_each_call_that_is_given_up(
     assert count_running(engine) == 0
 
 
-async def test_no_sign_of_progress(engine: ToolEngine) -> None:
-    """`idle_timeout` ends a silent call; one that reports progress goes on."""
-    source = MCPSource("odd", command=COMMAND, idle_timeout=1.5)
-    await engine.add_source(source)
-    silent = await engine.execute("slow", {})
-    assert silent.error_type == "timeout"
-    assert "no sign of progress for 1.5 s (idle_timeout)" in str(silent.error)
-    assert (await engine.execute("steps", {"text": "10"})).is_success
+@pytest.mark.parametrize("revision", [None, "2025-11-25"])
+def test_no_sign_of_progress(tmp_path: Path, revision: str | None) -> None:
+    """`idle_timeout` ends a silent call; progress extends it, and the deadline ends that one."""
+
+    async def list_tools(*_: Any) -> Any:
+        schema = {"type": "object"}
+        names = ("silent", "steps")
+        return types.ListToolsResult(tools=[types.Tool(name=n, input_schema=schema) for n in names])
+
+    async def call_tool(ctx: Any, params: Any) -> Any:
+        for step in range(10 if params.name == "steps" else 0):
+            await ctx.session.report_progress(step + 1, 10)
+            await asyncio.sleep(1.4)
+        await asyncio.sleep(0 if params.name == "steps" else 600)
+        return types.CallToolResult(content=[])
+
+    async def call_each() -> list[tuple[Any, int]]:
+        server = Server("odd", on_list_tools=list_tools, on_call_tool=call_tool)
+        source = MCPSource("odd", in_memory=server, idle_timeout=1.5, revision=revision)
+        ends = []
+        async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
+            await engine.add_source(source)
+            for name, limit in (("silent", 60), ("steps", 60), ("steps", 5)):
+                begun = asyncio.get_running_loop().time()
+                result = await engine.execute(name, {}, ToolExecutionContext(timeout=limit))
+                took = asyncio.get_running_loop().time() - begun
+                ends.append((result.error, round(10 * took)))
+        return ends
+
+    silent, steps, late = virtual_loop.run(call_each())
+    assert silent == ("the server 'odd' gave no sign of progress for 1.5 s (idle_timeout)", 15)
+    assert steps == (None, 140)
+    assert late == ("tool 'steps' did not finish within 5 s; raise its timeout or ask for less", 50)
 
 
 async def test_killed_in_a_call(engine: ToolEngine) -> None:

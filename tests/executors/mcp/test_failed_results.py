@@ -15,7 +15,6 @@ from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.executors.mcp.mcp_source import MCPSource
 from tool_engine.mcp_server import MCPServer
 
-pytestmark = pytest.mark.timeout(60)
 READ = {"type": "object", "properties": {"number": {"type": "integer"}}}
 
 

@@ -12,7 +12,6 @@ from tests.executors.mcp.test_hostile_sites import echo, make_answer, send, serv
 from tool_engine import ToolEngine
 from tool_engine.executors.mcp.mcp_source import MCPSource
 
-pytestmark = pytest.mark.timeout(60)
 BAD_URL = "its url is none of a server; write http://host:port/path or https://"
 NO_MESSAGE = "its answer is no message of the protocol"
 FOREIGN = ("Error", "pydantic", "codec", "\n", "-327", "_type", "JSONRPC")

@@ -21,7 +21,6 @@ from tool_engine.executors.mcp.connection import _REST
 from tool_engine.executors.mcp.mcp_source import MCPSource, shorten_name
 from tool_engine.executors.mcp.peer import _check_numbers
 
-pytestmark = pytest.mark.timeout(90)
 PROGRAM = str(Path(__file__).with_name("hostile_program.py"))
 RUN = uuid4().hex
 """Marks the processes of these tests, beside those of other runs."""

@@ -19,7 +19,6 @@ from tests.security.heartbeat import assert_beats_on
 from tool_engine import ToolEngine, ToolExecutionContext, ToolExecutionResult
 from tool_engine.executors.mcp.mcp_source import MCPSource
 
-pytestmark = pytest.mark.timeout(90)
 SECRET = "swordfish-4711-swordfish"
 Message = dict[str, Any]
 Answer = Callable[["Site", Message, asyncio.StreamWriter], Awaitable[None]]

@@ -14,7 +14,6 @@ from tests.executors.mcp.content_program import CONTENT
 from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.executors.mcp.mcp_source import MCPSource
 
-pytestmark = pytest.mark.timeout(60)
 PROGRAM = str(Path(__file__).with_name("content_program.py"))
 KNOWN = {"type": "text", "text": "known"}
 LEFT_OUT = {

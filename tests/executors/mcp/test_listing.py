@@ -14,7 +14,6 @@ from tests.executors.mcp.conftest import COMMAND, until
 from tool_engine import ConfigurationError, ToolEngine
 from tool_engine.executors.mcp.mcp_source import MCPSource, shorten_name
 
-pytestmark = pytest.mark.timeout(60)
 ANY: dict[str, Any] = {"type": "object", "properties": {}}
 
 

@@ -28,8 +28,6 @@ from tool_engine import (
 from tool_engine.executors.mcp.mcp_source import MCPSource
 from tool_engine.model.progress import ToolProgress
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[ToolEngine]:

@@ -17,9 +17,6 @@ from tests.executors.mcp.test_hostile_servers import PROGRAM, is_alive
 from tool_engine import MCPSource, ToolEngine, ToolExecutionContext
 from tool_engine.executors.mcp.stdio import StdioTransport
 
-pytestmark = pytest.mark.timeout(60)
-
-
 FORKING = """
 import asyncio, os, sys
 from tool_engine import MCPSource, ToolEngine

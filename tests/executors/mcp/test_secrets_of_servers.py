@@ -19,7 +19,6 @@ from tests.executors.mcp.test_hostile_sites import (
 from tests.mcp_servers.programs import program as made_of
 from tool_engine import MCPServerSettings, MCPSource, ToolEngine, ToolEngineConfig
 
-pytestmark = pytest.mark.timeout(60)
 KEY = "k3yk3yk3yk3yk3yk3y"
 REPEATING = """
 import json, sys

@@ -16,8 +16,6 @@ from tool_engine import ConfigurationError, ToolEngine, ToolEngineConfig
 from tool_engine.executors.mcp.mcp_source import MCPSource
 from tool_engine.mcp_server import MCPServer
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture
 async def other(tmp_path: Path) -> Any:

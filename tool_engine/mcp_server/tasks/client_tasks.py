@@ -309,8 +309,9 @@ def _check_request(ctx: Any, params: TaskParams) -> None:
     if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         raise MCPError(types.METHOD_NOT_FOUND, "Method not found", ctx.method)
     require_tasks(ctx, f"{ctx.method} is for clients that take tasks")
-    # By this header a request finds its way; the SDK knows those of the core only.
-    headers = getattr(ctx.request, "headers", None)
-    if headers is not None and decode_header_value(headers.get(MCP_NAME_HEADER)) != params.task_id:
+    # By this header a request finds its way; the SDK knows those of the core only. Some clients
+    # send none, and have reached the server all the same.
+    named = (getattr(ctx.request, "headers", None) or {}).get(MCP_NAME_HEADER)
+    if named is not None and decode_header_value(named) != params.task_id:
         message = "mcp-name header does not match the request body's 'taskId' parameter"
         raise MCPError(types.HEADER_MISMATCH, message)
