@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -132,3 +133,17 @@ async def test_lines_that_are_no_messages(engine: ToolEngine, answer: str, words
         "        sys.stdout.flush()\n"
     )
     assert (await fault_of(engine, command=[sys.executable, "-c", code])).startswith(words)
+
+
+@pytest.mark.parametrize("count", [1, 8, 200])
+async def test_a_trace_shows_its_last_line(engine: ToolEngine, count: int) -> None:
+    """That says what was wrong; what does not fit is left out before it, by whole lines."""
+    lines = "".join(f"frame {number} {'x' * 100}\\n" for number in range(count))
+    code = f"import sys; sys.stderr.write('{lines}' + 'what was wrong'); sys.exit(3)"
+    await engine.add_source(MCPSource("odd", command=[sys.executable, "-c", code]))
+    ((_, fault),) = engine.load_errors
+    words = fault.partition("its program ended with exit code 3; its last words: ")[2]
+    first, *others = words.split(" | ")
+    assert others[-1] == "what was wrong"
+    assert re.fullmatch(r"(\.\.\. )?frame \d+ x{100}", first)
+    assert len(words) < 650

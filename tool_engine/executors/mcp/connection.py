@@ -24,6 +24,7 @@ from tool_engine.executors.mcp.faults import (
     NotSentError,
     RefusedError,
     find_first,
+    shorten_reason,
 )
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.executors.secrets import SecretScope
@@ -46,7 +47,6 @@ _LISTEN_LIMIT: Final = 2.0
 _REST: Final = 0.1
 """Seconds between two readings of the list, and at least twice what one takes; then more."""
 _CLOSE_LIMIT: Final = 8.0
-_LONGEST_REASON: Final = 600
 _MISSING: Final = "needs the SDK of MCP: pip install 'tool-engine[mcp]'"
 
 
@@ -414,7 +414,7 @@ class Connection:
         finally:
             self._peer = None
             if was_open and peer is not None:
-                self._reason = self._hide_secrets(peer.link.find_fault())[:_LONGEST_REASON]
+                self._reason = shorten_reason(self._hide_secrets(peer.link.find_fault()))
 
     async def _follow_changes(self, peer: Peer) -> None:
         """Read the list again after changes, until the connection has ended."""
@@ -441,7 +441,7 @@ class Connection:
             async with asyncio.timeout(self.settings.connect_timeout):
                 await self._read_list(peer)
         except (BadServerError, TimeoutError) as error:
-            reason = self._hide_secrets(_describe_fault(error))[:_LONGEST_REASON]
+            reason = shorten_reason(self._hide_secrets(_describe_fault(error)))
             _log.warning("mcp_list_not_read", server=self.settings.name, error=reason)
             return False
         return True
@@ -468,7 +468,7 @@ class Connection:
         self._on_change()
 
     def _note_failure(self, reason: str) -> None:
-        before, self._reason = self._reason, self._hide_secrets(reason)[:_LONGEST_REASON]
+        before, self._reason = self._reason, shorten_reason(self._hide_secrets(reason))
         if self._down_since is not None and before != self._reason:
             self._on_change()
         if self._down_since is None:

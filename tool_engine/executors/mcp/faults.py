@@ -12,6 +12,10 @@ BROKEN: Final = -32_097
 """The code of an error about a request that the server may have got."""
 UNREADABLE: Final = -32_096
 """The code of an error about an answer that came, and is none."""
+LAST_WORDS: Final = "; its last words: "
+BREAK: Final = " | "
+"""Stands between the lines of last words: messages are of one line."""
+_LONGEST_REASON: Final = 600
 
 
 class BadServerError(Exception):
@@ -64,3 +68,14 @@ class RefusedError(Exception):
 def find_first(error: BaseException) -> BaseException:
     """Return the first error of a group, or the error itself."""
     return find_first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+def shorten_reason(reason: str) -> str:
+    """Return a reason without the first of many last words: a trace ends with what was wrong."""
+    if len(reason) <= _LONGEST_REASON:
+        return reason
+    fault, said, words = reason.partition(LAST_WORDS)
+    if not said:
+        return reason[:_LONGEST_REASON]
+    end = words[len(fault) + len(said) - _LONGEST_REASON :]
+    return f"{fault}{said}... {end.partition(BREAK)[2] or end}"

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from mcp_types import JSONRPCResponse, Tool
 from pydantic import BaseModel, ValidationError
 
+from tool_engine.executors.mcp.faults import BREAK, LAST_WORDS
 from tool_engine.executors.mcp.invalid import describe_invalid
 from tool_engine.executors.mcp.known_content import keep_known, put_away
 from tool_engine.executors.mcp.stdio import StdioTransport
@@ -47,9 +48,8 @@ class Link:
         """Why its program has ended, and what it wrote last; empty: unknown."""
         if self.stdio is None or self.stdio.fault is None:
             return ""
-        # Messages are of one line.
-        words = " | ".join(filter(None, map(str.strip, self.stdio.last_words().splitlines())))
-        return f"{self.stdio.fault}; its last words: {words}" if words else str(self.stdio.fault)
+        words = BREAK.join(filter(None, map(str.strip, self.stdio.last_words().splitlines())))
+        return f"{self.stdio.fault}{LAST_WORDS}{words}" if words else str(self.stdio.fault)
 
     def find_fault(self) -> str:
         """Return why the connection has ended."""

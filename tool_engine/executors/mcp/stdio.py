@@ -35,8 +35,8 @@ MAX_LINE: Final = 16 * 1024 * 1024
 """The most bytes of one message."""
 _INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 _CHUNK: Final = 64 * 1024
-_LAST_WORDS: Final = 2_000
-"""Characters of standard error that an error shows."""
+_LAST_WORDS: Final = 1_500
+"""Characters of standard error that are kept; an error shows the end of them."""
 _SECONDS_TO_END: Final = 2.0
 """Seconds that a server has after its input is closed, and again after SIGTERM."""
 _ENDS: Final = 200
@@ -122,7 +122,9 @@ class StdioTransport:
     def last_words(self) -> str:
         """Return the end of what it wrote to standard error."""
         text = b"".join(self._errors).decode("utf-8", "replace").strip()
-        return text[-_LAST_WORDS:]
+        end = text[-_LAST_WORDS:]
+        # Of whole lines: half of a secret would not be known as one.
+        return end if end == text else end.partition("\n")[2] or end
 
     def _start_program(self) -> subprocess.Popen[bytes]:
         try:
