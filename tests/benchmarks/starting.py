@@ -5,7 +5,9 @@ The others answer over HTTP. The dead one is an address that takes no connection
 
 from __future__ import annotations
 
+import asyncio
 import time
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -26,6 +28,7 @@ BUDGET: Final = 0.2
 
 async def starting(directory: str) -> bool:
     """Prints the table; whether the budget is kept."""
+    await asyncio.to_thread(Path(directory).mkdir, exist_ok=True)
     words = ["-m", "tests.benchmarks.serving", "bare", "http", "1"]
     with serve_over_http(words) as url, deaf_socket() as listening:
         live = {f"live{number}": {"url": url} for number in range(SERVERS)}
