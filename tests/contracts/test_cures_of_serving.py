@@ -52,6 +52,7 @@ NAME = "access/tokens.py: write one such as 'ann'"
 FIELDS = "access/tokens.py: write …"
 VERIFIER = "server/app.py: see JWTVerifier"
 ALGORITHMS = "access/jwt_verifier.py: write some of …"
+NAME_KEYS = "access/jwt_verifier.py: give jwks"
 KEYS = "access/jwt_verifier.py: give an https URL or a file"
 OTHER_FILE = "cli/serving/token_command.py: name another with --file"
 TRIED = {ADDRESS, PRINCIPAL, PROMPT, RESOURCE, TASK, HASH, OWN_TOKEN, LIST, WRITE, MAY, NAME}
@@ -203,10 +204,11 @@ def test_who_knows_tokens() -> None:
     said: dict[str, Any] = {"issuer": "https://login.example", "audience": "tools"}
     for row, wrong in (
         (KEYS, {"jwks": "http://login.example/keys"}),
+        (NAME_KEYS, {"issuer": "login"}),
         (ALGORITHMS, {"jwks": "keys.json", "algorithms": ["HS256"]}),
     ):
         with pytest.raises(ConfigurationError) as raised:
-            JWTVerifier(**said, **wrong)
+            JWTVerifier(**{**said, **wrong})
         assert names_cure(row, str(raised.value)), raised.value
     known = JWTVerifier(**said, jwks="https://login.example/keys", algorithms=["ES256"])
     with pytest.raises(ConfigurationError) as raised:

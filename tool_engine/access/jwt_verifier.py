@@ -48,6 +48,8 @@ _PAUSE: Final = 60.0
 """Seconds between two readings because of a key that is not known."""
 _LONGEST: Final = 16_384
 _MOST_BYTES: Final = 1 << 20
+_DISCOVERY: Final = "/.well-known/openid-configuration"
+"""Where an issuer says what it has, below its own address."""
 _TIMEOUT: Final = 10.0
 """Seconds within which the keys must have come, all of them."""
 _log: Final = get_logger(__name__)
@@ -62,7 +64,8 @@ class JWTVerifier:
     Args:
         issuer: The `iss` of its tokens.
         audience: The `aud` of tokens for this server.
-        jwks: Its keys: a file, or a URL with https.
+        jwks: Its keys: a file, or a URL with https. None: the issuer itself says where they are,
+            as OpenID Connect Discovery has it.
         scope_claim: Where a token has its scopes.
         algorithms: How tokens may be signed.
         tools: Patterns of the tools that its principals may use.
@@ -82,12 +85,14 @@ class JWTVerifier:
         *,
         issuer: str,
         audience: str,
-        jwks: str,
+        jwks: str | None = None,
         scope_claim: str = "scope",
         algorithms: Collection[str] = _ALGORITHMS,
         tools: Collection[str] = ("*",),
         priority: int = DEFAULT_PRIORITY,
     ) -> None:
+        self._is_found = jwks is None
+        jwks = f"{issuer}".rstrip("/") + _DISCOVERY if jwks is None else jwks
         texts = {"issuer": issuer, "audience": audience, "jwks": jwks, "scope_claim": scope_claim}
         for name, text in texts.items():
             if not isinstance(text, str) or not text.strip():
@@ -102,6 +107,11 @@ class JWTVerifier:
         self._audience = audience
         self._source = jwks
         self._is_url = _is_safe_url(jwks)
+        if self._is_found and not self._is_url:
+            raise ConfigurationError(
+                f"the issuer {issuer!r:.200} is no https URL that could say where its keys are; "
+                "give jwks"
+            )
         self._claim = scope_claim
         self._algorithms = listed
         self._tools = read_patterns(require_texts("tools", tools), "JWTVerifier")
@@ -166,7 +176,7 @@ class JWTVerifier:
     async def _read_keys(self) -> None:
         try:
             if self._is_url:
-                self._keys = _read_set(await self._fetch_keys(), self._source)
+                self._keys = await self._find_keys()
             else:
                 self._keys = await asyncio.to_thread(self._read_file)
         except Exception as error:  # noqa: BLE001 - those read before go on
@@ -187,21 +197,28 @@ class JWTVerifier:
             f"no keys can be read from {self._source!r}: {why}; give a JSON Web Key Set"
         )
 
-    async def _fetch_keys(self) -> bytes:
-        limit = aiohttp.ClientTimeout(total=_TIMEOUT)
-        async with (
-            aiohttp.ClientSession(timeout=limit, trust_env=True) as session,
-            # Where a redirect leads to, the operator has not said.
-            session.get(self._source, allow_redirects=False) as answer,
-        ):
-            if answer.status != 200:
-                raise ConfigurationError(f"the answer has the status {answer.status}")
-            text = bytearray()
-            async for part in answer.content.iter_any():
-                text += part
-                if len(text) > _MOST_BYTES:
-                    raise ConfigurationError(f"they have more than {_MOST_BYTES >> 20} MiB")
-            return bytes(text)
+    async def _find_keys(self) -> dict[str, Any]:
+        source = self._source
+        if self._is_found:
+            source = _read_address(await _fetch_bytes(source), self._issuer)
+        return _read_set(await _fetch_bytes(source), source)
+
+
+async def _fetch_bytes(source: str) -> bytes:
+    limit = aiohttp.ClientTimeout(total=_TIMEOUT)
+    async with (
+        aiohttp.ClientSession(timeout=limit, trust_env=True) as session,
+        # Where a redirect leads to, the operator has not said.
+        session.get(source, allow_redirects=False) as answer,
+    ):
+        if answer.status != 200:
+            raise ConfigurationError(f"the answer has the status {answer.status}")
+        text = bytearray()
+        async for part in answer.content.iter_any():
+            text += part
+            if len(text) > _MOST_BYTES:
+                raise ConfigurationError(f"they have more than {_MOST_BYTES >> 20} MiB")
+        return bytes(text)
 
 
 def _read_set(text: str | bytes, source: str) -> dict[str, Any]:
@@ -223,6 +240,25 @@ def _read_set(text: str | bytes, source: str) -> dict[str, Any]:
     if keys and not strong:
         raise ValueError("; ".join(filter(None, reasons.values())))
     return strong
+
+
+def _read_address(text: bytes, issuer: str) -> str:
+    """Return where an issuer's keys are.
+
+    Raises:
+        ValueError: It says so of another one, or says it in no safe way.
+    """
+    said = json.loads(text)
+    found = said.get("issuer") if isinstance(said, dict) else None
+    if found != issuer:
+        # OpenID Connect Discovery (4.3): exactly the same, or it speaks for another one.
+        raise ValueError(f"what it says of itself is of the issuer {found!r:.200}")
+    address = said.get("jwks_uri")
+    # One that is elsewhere has this machine ask nothing of its own services.
+    is_near = isinstance(address, str) and urlsplit(address).netloc == urlsplit(issuer).netloc
+    if not isinstance(address, str) or not (is_near or address.startswith("https://")):
+        raise ValueError(f"its jwks_uri must be an https URL, got {address!r:.200}")
+    return address
 
 
 def _explain_weak(key_id: str, key: Any) -> str | None:
