@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from tests.effort import share_of
 from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask
+from tool_engine.shared_timer import SharedTimer
 
 MANY = 3_000
 
@@ -95,6 +97,23 @@ def test_runs_that_end_in_time_set_no_timer_each() -> None:
     timers, kept = run(main(), CountingLoop)
     assert timers == 1
     assert kept <= 64
+
+
+def test_what_has_ended_is_let_go_as_others_come() -> None:
+    """C30: as many wait as before; those that were served are not kept beside them."""
+    ended = 0
+
+    async def main() -> None:
+        nonlocal ended
+        loop = asyncio.get_running_loop()
+        timer = SharedTimer[int](loop, lambda item: item >= ended, pytest.fail)
+        for number in range(MANY):
+            timer.add(loop.time() + 30.0 + number, number)
+            ended = number - 200
+            assert len(timer) <= 202
+        timer.stop()
+
+    run(main())
 
 
 def test_one_that_fails_when_it_is_cancelled_holds_up_no_other() -> None:

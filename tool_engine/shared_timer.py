@@ -8,6 +8,7 @@ one reason shares one timer, which is set to the earliest.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -30,7 +31,7 @@ class SharedTimer(Generic[Item]):
         expire: Called for each item that is open at its deadline, the earliest first.
     """
 
-    __slots__ = ("_at", "_entries", "_expire", "_is_open", "_most", "_timer", "loop")
+    __slots__ = ("_at", "_early", "_entries", "_expire", "_is_open", "_most", "_timer", "loop")
 
     def __init__(
         self,
@@ -41,17 +42,20 @@ class SharedTimer(Generic[Item]):
         self.loop = loop
         self._is_open = is_open
         self._expire = expire
-        self._entries: list[tuple[float, Item]] = []
-        """A heap of deadlines; where they are the same, the smaller item comes first."""
+        self._entries: deque[tuple[float, Item]] = deque()
+        """Deadlines in order; where they are the same, the smaller item comes first. Most are later
+        than all before them, as most of what one timer is for may last equally long."""
+        self._early: list[tuple[float, Item]] = []
+        """A heap of those that are not."""
         self._most = _SPARE
-        """How long the heap grows until it is tidied up."""
+        """How many there may be until all are tidied up."""
         self._at = inf
         """When the timer ends, on the loop's clock; infinity: there is none."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         """Return how many deadlines are kept, also of some items that have ended."""
-        return len(self._entries)
+        return len(self._entries) + len(self._early)
 
     @property
     def is_set(self) -> bool:
@@ -60,10 +64,17 @@ class SharedTimer(Generic[Item]):
 
     def add(self, due: float, item: Item) -> None:
         """Have an item expire at `due` on the loop's clock, if it is open then."""
-        entries = self._entries
-        if len(entries) >= self._most:
+        entries, is_open, entry = self._entries, self._is_open, (due, item)
+        # What has ended goes at once where it can: it keeps alive all that its call had, which the
+        # garbage collector would look through again and again.
+        while entries and not is_open(entries[0][1]):
+            entries.popleft()
+        if len(entries) + len(self._early) >= self._most:
             self._tidy_up()
-        heappush(entries, (due, item))
+        if not entries or entries[-1] < entry:
+            entries.append(entry)
+        else:
+            heappush(self._early, entry)
         # It stays set for an item that ends before: mostly the next deadline is a later one.
         if due < self._at:
             self._set_timer(due)
@@ -71,6 +82,7 @@ class SharedTimer(Generic[Item]):
     def stop(self) -> None:
         """Forget all deadlines."""
         self._entries.clear()
+        self._early.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._at, self._timer = inf, None
@@ -81,24 +93,40 @@ class SharedTimer(Generic[Item]):
         self._at, self._timer = at, self.loop.call_at(at, self._expire_due)
 
     def _tidy_up(self) -> None:
-        entries, is_open = self._entries, self._is_open
-        entries[:] = [each for each in entries if is_open(each[1])]
-        heapify(entries)
-        self._most = 2 * len(entries) + _SPARE
+        entries, early, is_open = self._entries, self._early, self._is_open
+        for kept in (entries, early):
+            still_open = [each for each in kept if is_open(each[1])]
+            kept.clear()
+            kept.extend(still_open)
+        heapify(early)
+        self._most = 2 * len(self) + _SPARE
+
+    def _first(self) -> tuple[float, Item] | None:
+        """Return the earliest deadline that is kept."""
+        entries, early = self._entries, self._early
+        if early and (not entries or early[0] < entries[0]):
+            return early[0]
+        return entries[0] if entries else None
 
     def _expire_due(self) -> None:
-        entries, is_open = self._entries, self._is_open
+        entries, early, is_open = self._entries, self._early, self._is_open
         # A loop calls up to the resolution of its clock too early, and would do so again.
         now = max(self._at, self.loop.time())
         self._at, self._timer = inf, None
         left = _AT_ONCE
         try:
-            while entries and left and (entries[0][0] <= now or not is_open(entries[0][1])):
-                item = heappop(entries)[1]
+            while left and (first := self._first()) is not None:
+                due, item = first
+                if due > now and is_open(item):
+                    break
+                if early and first is early[0]:
+                    heappop(early)
+                else:
+                    entries.popleft()
                 if is_open(item):
                     left -= 1
                     self._expire(item)
         finally:
             # Also where what an item waits for raises when it is cancelled.
-            if entries:
-                self._set_timer(entries[0][0])
+            if (first := self._first()) is not None:
+                self._set_timer(first[0])

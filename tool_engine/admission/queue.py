@@ -98,15 +98,26 @@ class Queue:
         best = lane.best()
         return best is not None and best[1] is waiter
 
-    def join_behind(self, waiter: Waiter, lane: Lane) -> None:
-        """Do the same for a lane without keys in which others of the loop wait before it."""
-        lane.waiters.add(waiter)
+    def join_behind(self, waiter: Waiter, lane: Lane, due: float) -> None:
+        """Do the same for a lane without keys in which others of the loop wait before it.
+
+        It expires when it is `due` on the loop's clock, as those do.
+        """
+        waiters, order = lane.waiters, waiter.order
+        if waiters.entries and waiters.entries[-1][0] < order:
+            waiters.entries.append((order, waiter))
+        else:
+            waiters.add(waiter)
         lane.refs += 1
         lane.waiting += 1
         lane.bucket.waiting += 1
         self.enqueued += 1
         self.waiting += 1
         self.queued += 1
+        if self._deadlines is None:
+            self.set_deadline(waiter, waiter.timeout)
+        else:
+            self._deadlines.add(due, waiter)
 
     def set_deadline(self, waiter: Waiter, timeout: float, now: float | None = None) -> None:
         """Have a waiter expire in that many seconds from `now` on the loop's clock."""
@@ -131,7 +142,11 @@ class Queue:
 
     def leave_alone(self, waiter: Waiter, lane: Lane) -> None:
         """Do the same for the first of the only lane where calls wait, which has no keys."""
-        lane.waiters.drop(waiter)
+        entries = lane.waiters.entries
+        if entries and entries[0][1] is waiter:
+            entries.popleft()
+        else:
+            lane.waiters.drop(waiter)
         waiter.is_waiting = False
         lane.refs -= 1
         lane.bucket.waiting -= 1
@@ -196,17 +211,21 @@ class Queue:
 
         The lines above are asked when another lane comes: see `settle`.
         """
-        best, bucket = lane.waiters.first(), lane.bucket
-        if best is None:
-            self.settle()
-            if lane.offered is not None:
-                # While others waited, too, it stood above for a call that has left.
-                self.refresh(lane)
-            return None
+        waiters, bucket = lane.waiters, lane.bucket
+        entries = waiters.entries
+        head = entries[0][1] if entries and not waiters.early else None
+        if head is None or not head.is_waiting:
+            # Others may go before it, or it has given up.
+            if (best := waiters.first()) is None:
+                self.settle()
+                if lane.offered is not None:
+                    # While others waited, too, it stood above for a call that has left.
+                    self.refresh(lane)
+                return None
+            head = best[1]
         if self.lone is not lane:
             self.settle()
             self.lone = lane
-        head = best[1]
         if used + head.weight > limit or bucket.used + head.weight > bucket.most:
             return None
         return head

@@ -69,38 +69,38 @@ class Arrivals:
     or are too many: to take one out where it stands would cost as much as all that wait.
     """
 
-    __slots__ = ("_early", "_entries")
+    __slots__ = ("early", "entries")
 
     def __init__(self) -> None:
-        self._entries: deque[tuple[Order, Waiter]] = deque()
+        self.entries: deque[tuple[Order, Waiter]] = deque()
         """In order: unlike in a heap, a step finds all that it reads in one place."""
-        self._early: list[tuple[Order, Waiter]] = []
+        self.early: list[tuple[Order, Waiter]] = []
         """A heap of those that go before one that had come already."""
 
     def __len__(self) -> int:
         """Return how many they are, with those who gave up."""
-        return len(self._entries) + len(self._early)
+        return len(self.entries) + len(self.early)
 
     def __iter__(self) -> Iterator[tuple[Order, Waiter]]:
         """Yield all of them, in no order."""
-        return chain(self._early, self._entries)
+        return chain(self.early, self.entries)
 
     def in_order(self) -> Iterator[Waiter]:
         """Yield those that still wait, smallest order first."""
-        entries = merge(sorted(self._early), self._entries)
+        entries = merge(sorted(self.early), self.entries)
         return (waiter for _, waiter in entries if waiter.is_waiting)
 
     def add(self, waiter: Waiter) -> None:
         """Give a waiter the place of its order."""
-        entries = self._entries
+        entries = self.entries
         if entries and waiter.order < entries[-1][0]:
-            heappush(self._early, (waiter.order, waiter))
+            heappush(self.early, (waiter.order, waiter))
         else:
             entries.append((waiter.order, waiter))
 
     def first(self) -> tuple[Order, Waiter] | None:
         """Return the first that still waits."""
-        entries, early = self._entries, self._early
+        entries, early = self.entries, self.early
         while entries and not entries[0][1].is_waiting:
             entries.popleft()
         while early and not early[0][1].is_waiting:
@@ -111,14 +111,14 @@ class Arrivals:
 
     def drop(self, waiter: Waiter) -> None:
         """Take out the one that is first."""
-        entries = self._entries
+        entries = self.entries
         if entries and entries[0][1] is waiter:
             entries.popleft()
         else:
-            heappop(self._early)
+            heappop(self.early)
 
     def compact(self) -> None:
         """Forget those who gave up."""
-        self._entries = deque([each for each in self._entries if each[1].is_waiting])
-        self._early = [each for each in self._early if each[1].is_waiting]
-        heapify(self._early)
+        self.entries = deque([each for each in self.entries if each[1].is_waiting])
+        self.early = [each for each in self.early if each[1].is_waiting]
+        heapify(self.early)

@@ -158,11 +158,12 @@ def _join_line(
     waiter = SlotWait(lane, request, 1, order, now, future, call.call_id, timeout, True, True)
     waiter.call = waiter.holder = call
     if lane.waiting:
-        queue.join_behind(waiter, lane)
+        queue.join_behind(waiter, lane, now + timeout)
     else:
         pool.join(waiter)
-    pool.note_peak()
-    queue.set_deadline(waiter, timeout, now)
+        queue.set_deadline(waiter, timeout, now)
+    if queue.waiting > pool.most_waiting:
+        pool.most_waiting = queue.waiting
     return call, plan, waiter, arguments
 
 
