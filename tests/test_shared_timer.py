@@ -106,7 +106,9 @@ def test_what_has_ended_is_let_go_as_others_come() -> None:
     async def main() -> None:
         nonlocal ended
         loop = asyncio.get_running_loop()
-        timer = SharedTimer[int](loop, lambda item: item >= ended, lambda _: pytest.fail())
+        timer = SharedTimer[int](
+            loop, lambda item: item >= ended, lambda item: pytest.fail(f"{item} expired")
+        )
         for number in range(MANY):
             timer.add(loop.time() + 30.0 + number, number)
             ended = number - 200
