@@ -101,7 +101,7 @@ class SharedTimer(Generic[Item]):
         heapify(early)
         self._most = 2 * len(self) + _SPARE
 
-    def _first(self) -> tuple[float, Item] | None:
+    def _find_first(self) -> tuple[float, Item] | None:
         """Return the earliest deadline that is kept."""
         entries, early = self._entries, self._early
         if early and (not entries or early[0] < entries[0]):
@@ -115,7 +115,7 @@ class SharedTimer(Generic[Item]):
         self._at, self._timer = inf, None
         left = _AT_ONCE
         try:
-            while left and (first := self._first()) is not None:
+            while left and (first := self._find_first()) is not None:
                 due, item = first
                 if due > now and is_open(item):
                     break
@@ -128,5 +128,5 @@ class SharedTimer(Generic[Item]):
                     self._expire(item)
         finally:
             # Also where what an item waits for raises when it is cancelled.
-            if (first := self._first()) is not None:
+            if (first := self._find_first()) is not None:
                 self._set_timer(first[0])
