@@ -67,7 +67,7 @@ HOST = "access/hosts.py: write HOST or HOST:PORT, in ASCII and an address of IPv
 ORIGIN = "access/pages.py: write https://HOST or https://HOST:PORT, as browsers send it"
 OTHER_ROOT = "server/routing.py: choose another one, such as '/tools'"
 NO_DOTS = "server/routing.py: leave them out"
-TRIED |= {KEY_SET, PATTERNS, RIGHTS, TEXTS, HOST, ORIGIN, OTHER_ROOT, NO_DOTS}
+TRIED |= {KEY_SET, NAME_KEYS, PATTERNS, RIGHTS, TEXTS, HOST, ORIGIN, OTHER_ROOT, NO_DOTS}
 
 
 @pytest.fixture
