@@ -53,13 +53,13 @@ DAMAGED = SQL + "schema/packed_json.py: delete the session …, or take the data
 LESS = SQL + "schema/packed_json.py: keep less of it"
 INSTALL = SQL + "connection/opening.py: run: pip install 'tool-engine[…]'"
 UPGRADE = "upgrade tool-engine, or name another database"
-NEWER = {each: f"{SQL}writing/{each}.py: {UPGRADE}" for each in ("sqlite", "postgres")}
+NEWER = f"{SQL}schema/schema.py: {UPGRADE}"
 PAST = SQL + "schema/event_rows.py: go on after …"
 NUMBERS = SQL + "sql_events.py: UPDATE tool_event_numbers SET reserved = … WHERE id = 1"  # noqa: S608 - a message
 COPY = SQL + "writing/sqlite.py: take the database from a copy"
 TRIED = {
     OTHER_VERSION, CURSOR, SET, WRITE, ITS_VERSION, START, DAMAGED, LESS, INSTALL, PAST, NUMBERS,
-    COPY, *NEWER.values(),
+    COPY, NEWER,
 }  # fmt: skip
 MAKE = """
 import asyncio, sys
@@ -261,9 +261,8 @@ def test_tables_of_a_newer_version(tmp_path: Path, url: str) -> None:
     make(tmp_path, version, url)
     history = ("--records", url, "history")
     refused = in_pipe(tmp_path, *history)
-    row = NEWER["sqlite" if url.startswith("sqlite") else "postgres"]
     assert refused.code != 0
-    assert names_cure(row, " ".join(refused.err.split())), refused
+    assert names_cure(NEWER, " ".join(refused.err.split())), refused
     upgraded = in_pipe(tmp_path, *history, PYTHONPATH=version)
     assert (upgraded.code, upgraded.err) == (0, "")
     another = f"sqlite:///{tmp_path}/another.db"
