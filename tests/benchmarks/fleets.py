@@ -28,21 +28,27 @@ from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExe
 
 __all__ = ["fleets"]
 
-BUDGETS = {"one by one": 1.3, "100 in flight": 1 / 0.85, "batches of 100": 1 / 0.9}
+BATCHES, ALL_AT_ONCE = "batches of 100", "batches of 100, all at once"
+BUDGETS = {"one by one": 1.3, "100 in flight": 1 / 0.85, BATCHES: 1 / 0.9, ALL_AT_ONCE: 1 / 0.9}
 """Times as long as bare actors take; in batches, those get lists of numbers. Beside these, by the
 same budget, a pool by hand whose callers each have a place, a deadline and a result of their own,
 as the calls here have."""
 PROGRESS_BUDGET = 1_000
 """Lines a second that reach the listener while their call runs, at least."""
 IN_FLIGHT, BATCH, ACTORS = 100, 100, 2
-CALLS = {"one by one": 100, "100 in flight": 1_000, "batches of 100": 10_000}
+CALLS = {"one by one": 100, "100 in flight": 1_000, BATCHES: 10_000, ALL_AT_ONCE: 10_000}
 """For each turn."""
+TOGETHER = {"one by one": 1, "100 in flight": IN_FLIGHT, BATCHES: 2 * ACTORS * BATCH}
+"""How many of them are on their way at a time, else all: in batches, one runs in each actor, and
+the next one is on its way there."""
 ROUNDS = 9
 LINES = 2_000
 BARE, ENGINE, LOCAL = "bare actors of Ray", "tool-engine, isolation: ray", "tool-engine, local"
 PLAIN = "a bare actor without coroutines"
 """Cheaper, and no place for an async handler: one call at a time."""
 BY_HAND = "a pool of them by hand, one call each"
+POOL = "Ray's own ActorPool, lists of 100"
+"""What its users write first: lists, and one of them in each actor at a time."""
 HANDLERS = """
 import asyncio
 async def noop(x): return x
@@ -65,7 +71,7 @@ async def fleets(_directory: str = "") -> bool:
     async with _callers() as (engine, turns):
         kept = True
         for way, limit in BUDGETS.items():
-            more = {"batches of 100": [BY_HAND], "one by one": [PLAIN]}
+            more = {BATCHES: [POOL, BY_HAND], ALL_AT_ONCE: [BY_HAND], "one by one": [PLAIN]}
             peers = [BARE, *more.get(way, [])]
             names = [*peers, ENGINE, LOCAL]
             times = await _time_turns(way, {name: turns[name] for name in names})
@@ -155,8 +161,11 @@ async def _callers() -> AsyncIterator[tuple[ToolEngine, dict[str, Turn]]]:
             async def call_plain(way: str) -> float:
                 return await call_bare(f"{way}, plain")
 
+            async def call_actor_pool(way: str) -> float:
+                return await call_bare(f"{way}, ActorPool")
+
             turns: dict[str, Turn] = {BARE: call_bare, BY_HAND: call_pool, PLAIN: call_plain}
-            yield engine, {**turns, ENGINE: call_engine, LOCAL: call_local}
+            yield engine, {**turns, POOL: call_actor_pool, ENGINE: call_engine, LOCAL: call_local}
         finally:
             await engine.close()
             sys.path.remove(str(folder))
@@ -170,8 +179,13 @@ async def _call_tool(engine: ToolEngine, name: str, number: int) -> None:
 
 
 async def _make_calls(engine: ToolEngine, name: str, way: str) -> float:
-    together = {"one by one": 1, "100 in flight": IN_FLIGHT}.get(way, CALLS[way])
-    return await _time_calls(lambda number: _call_tool(engine, name, number), CALLS[way], together)
+    count, together = _size_of(way)
+    return await _time_calls(lambda number: _call_tool(engine, name, number), count, together)
+
+
+def _size_of(way: str) -> tuple[int, int]:
+    """Return how many calls are made, and how many of them at a time."""
+    return CALLS[way], TOGETHER.get(way, CALLS[way])
 
 
 async def _time_calls(call: Callable[[int], Awaitable[None]], count: int, together: int) -> float:
@@ -189,7 +203,7 @@ async def _time_calls(call: Callable[[int], Awaitable[None]], count: int, togeth
 
 def _make_engine(folder: Path) -> ToolEngine:
     config = ToolEngineConfig(str(folder / "none"), auto_reload=False, fleet="auto")
-    most = CALLS["batches of 100"]
+    most = CALLS[ALL_AT_ONCE]
     limits = ConcurrencyConfig(max_concurrent=most, queue_size=most, queue_timeout=60.0)
     engine = ToolEngine(config, concurrency=limits)
     batch = {
@@ -232,7 +246,7 @@ class _PoolByHand:
         self._waiting: list[tuple[int, asyncio.Future[int]]] = []
         self._trips: set[asyncio.Task[None]] = set()
         self._count = 0
-        self._places = asyncio.Semaphore(CALLS["batches of 100"])
+        self._places = asyncio.Semaphore(CALLS[ALL_AT_ONCE])
         self._on_their_way = asyncio.Semaphore(2 * len(actors))
 
     async def call(self, number: int) -> None:
@@ -281,7 +295,6 @@ async def _serve_bare() -> None:
         def noop(self, x: int) -> int:
             return x
 
-    most = CALLS["batches of 100"]
     kind: Any = ray.remote(num_cpus=0, max_concurrency=IN_FLIGHT)(Bare)
     actors = [kind.remote() for _ in range(ACTORS)]
 
@@ -294,23 +307,42 @@ async def _serve_bare() -> None:
     async def call_plain(number: int) -> None:
         assert await plain.noop.remote(number) == number
 
-    async def send_batch(place: int) -> None:
-        numbers = [*range(BATCH)]
-        assert await actors[place % ACTORS].many.remote(numbers) == numbers
-
-    pool = _PoolByHand(actors)
-    print(ray.get_runtime_context().gcs_address, flush=True)
     ways: dict[str, Callable[[], Awaitable[float]]] = {
-        "one by one": partial(_time_calls, call_one, CALLS["one by one"], 1),
-        "one by one, plain": partial(_time_calls, call_plain, CALLS["one by one"], 1),
-        "100 in flight": partial(_time_calls, call_one, CALLS["100 in flight"], IN_FLIGHT),
-        "batches of 100": partial(_time_calls, send_batch, *[most // BATCH] * 2),
-        "batches of 100, by hand": partial(_time_calls, pool.call, *[most] * 2),
+        "one by one, plain": partial(_time_calls, call_plain, *_size_of("one by one")),
+        **_make_batches(actors),
     }
+    for way in ("one by one", "100 in flight"):
+        ways[way] = partial(_time_calls, call_one, *_size_of(way))
+    print(ray.get_runtime_context().gcs_address, flush=True)
     while way := (await asyncio.to_thread(sys.stdin.readline)).strip():
         seconds = await ways[way]()
         print(json.dumps(seconds), flush=True)
     ray.shutdown()
+
+
+def _make_batches(actors: list[Any]) -> dict[str, Callable[[], Awaitable[float]]]:
+    """Return the ways to make the calls of batches with bare actors."""
+    from ray.util import ActorPool
+
+    pool, actor_pool = _PoolByHand(actors), ActorPool(actors)
+
+    async def send_batch(place: int) -> None:
+        numbers = [*range(BATCH)]
+        assert await actors[place % ACTORS].many.remote(numbers) == numbers
+
+    def map_lists() -> float:
+        lists = [[*range(BATCH)]] * (CALLS[BATCHES] // BATCH)
+        started = time.perf_counter()
+        assert [*actor_pool.map(lambda actor, each: actor.many.remote(each), lists)] == lists
+        return time.perf_counter() - started
+
+    ways: dict[str, Callable[[], Awaitable[float]]] = {
+        f"{BATCHES}, ActorPool": partial(asyncio.to_thread, map_lists)
+    }
+    for way in (BATCHES, ALL_AT_ONCE):
+        ways[f"{way}, by hand"] = partial(_time_calls, pool.call, *_size_of(way))
+        ways[way] = partial(_time_calls, send_batch, *[size // BATCH for size in _size_of(way)])
+    return ways
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pytest
 from tests.contracts.secret_world import KINDS, SecretWorld
 from tests.effort import IS_WHOLE
 from tests.fleet.samples import BOUND, Bench, define_tool
+from tests.ray_cluster import RayCluster
 from tool_engine import ToolExecutionResult
 from tool_engine.session.session import ToolSession
 
@@ -47,8 +48,10 @@ MANY = [f"order {number}" for number in range(250)]
 
 
 @pytest.mark.parametrize("kind", KINDS if IS_WHOLE else ("parameter", "engine"))
-async def test_no_secret_is_shown(kind: str, handlers: Path) -> None:
-    """Whatever a handler does with it: no error, trace, line, progress, event or record has it."""
+async def test_no_secret_is_shown(kind: str, handlers: Path, ray_cluster: RayCluster) -> None:
+    """Whatever a handler does with it: no error, trace, line, progress, event, record, or file of
+    Ray's has it.
+    """
     (handlers / "paying_for_fleets.py").write_text(PAYING)
     world = SecretWorld(kind, config={"fleet": "auto", "close_timeout": 0.1})
 
@@ -85,8 +88,17 @@ async def test_no_secret_is_shown(kind: str, handlers: Path) -> None:
                 is_told = kind == "parameter" and way == "tell"
                 world.got.append({"it": result.output if is_told else world.canary})
             await world.check("fleet_handler_failed", has_run=True)
+    files = await asyncio.to_thread(find_files, ray_cluster.folder, world.canary)
+    assert files == []
     heard = [each for each in world.events if each.event_type.value == "execution_logged"]
     assert len(heard) > 100
+
+
+def find_files(folder: Path, word: str) -> list[Path]:
+    """The files with a word in them: what Ray logs, and what its workers print."""
+    files = [each for each in folder.rglob("*") if each.is_file() and not each.is_symlink()]
+    assert any(each.suffix == ".log" for each in files)
+    return [each for each in files if word.encode() in each.read_bytes()]
 
 
 async def test_results_are_cut_as_here(shared_bench: Bench, handlers: Path) -> None:

@@ -15,7 +15,9 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 
+from tests.fleet.samples import fleet_engine
 from tests.ray_cluster import is_alive
 from tool_engine import Tool, ToolConfigLoader, ToolExecutionContext
 from tool_engine.errors import ToolExecutionError
@@ -349,3 +351,25 @@ def test_what_a_killed_driver_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
         driver.end_process()
     assert not is_alive(left)
     assert not Path(folder).exists()
+
+
+async def test_a_driver_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its engine closes in its own time, with what the driver has started, and nothing failed."""
+    start = (
+        "import subprocess, sys, time; "
+        "left = subprocess.Popen(['sleep', '1000'], start_new_session=True); "
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(f'{{left.pid}} '); time.sleep(1000)"
+    )
+    monkeypatch.setattr(driver_process, "_START", start)
+    monkeypatch.setattr(driver_process, "find_spec", lambda _: True)
+    async with fleet_engine(tmp_path, fleet="local") as bench:
+        assert bench.engine.fleet is not None
+        bench.file = tmp_path / "pid"
+        joining = asyncio.create_task(bench.engine.fleet.join())
+        (left,) = await bench.noted()
+        with structlog.testing.capture_logs() as lines:
+            await bench.engine.close()
+        assert lines == []
+        assert not is_alive(left)
+        with pytest.raises(ToolExecutionError, match="the engine was closed"):
+            await joining

@@ -21,15 +21,20 @@ print(stage.copy_definitions(Settings(), Path()))
 """
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The content of a wheel that was built from this tree."""
-    folder = tmp_path_factory.mktemp("wheel")
+def build_wheel(folder: Path) -> Path:
+    """A wheel of this tree."""
     uv = [sys.executable, "-m", "uv", "build", "--wheel", "--no-build-isolation", "--offline", "-q"]
     words = [*uv, "--python", sys.executable, "-o", str(folder), str(ROOT)]
     subprocess.run(words, check=True, timeout=120)
     (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as content:
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The content of a wheel that was built from this tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    with zipfile.ZipFile(build_wheel(folder)) as content:
         content.extractall(folder / "installed")
     return folder / "installed"
 

@@ -434,6 +434,9 @@ async def close_part(part: object, limit: float | None) -> None:
     if close is None:
         return
     try:
+        if isinstance(part, Places) and limit is not None:
+            await close(limit)  # until then it has ended by force what does not end by itself
+            return
         closing = close()
         if inspect.isawaitable(closing):
             await _wait_for_end(closing, limit)

@@ -170,15 +170,15 @@ class FleetConnection:
         if self.owners.pop(worker, None) is not None:
             self._send_order(do="kill", worker=worker)
 
-    async def close(self) -> None:
+    async def close(self, timeout: float) -> None:  # noqa: ASYNC109 - then it is killed
         """End the driver, and with it all that runs on the fleet for this engine."""
         self._why, self._is_closed = "the engine was closed", True
         if self._starting is not None:
             await asyncio.wait([self._starting])
         process, frames = self._process, self._frames
-        self._send_order(do="leave")
+        self._send_order(do="leave", seconds=timeout / 2)
         if process is not None:
-            await asyncio.to_thread(process.end_process)
+            await asyncio.to_thread(process.end_process, timeout)
         if frames is not None:
             frames.close()
 

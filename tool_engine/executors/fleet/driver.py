@@ -39,8 +39,6 @@ _PULSE: Final = 5.0
 """Seconds between two looks whether the head answers."""
 _PATIENCE: Final = 15.0
 """Seconds after which a head that does not answer is gone."""
-_SECONDS_TO_STOP: Final = 3.0
-"""What workers have to end their processes, before they end with this one."""
 _SECONDS_TO_REACH: Final = 5.0
 _MOST_WORDS: Final = 300
 _UNHEARD: Final = "ray client connection timeout"
@@ -55,6 +53,8 @@ class Order(msgspec.Struct):
     address: str = ""
     worker: int = 0
     options: dict[str, Any] = {}
+    seconds: float = 0.0
+    """What workers have to end their processes, before they end with this one."""
     settings: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -121,7 +121,7 @@ class Driver:
             self._links[order.worker] = made = _Link(self, order.worker)
             self.begin(made.start(self._make, order))
         elif order.do == "leave":
-            self.begin(self._end_all())
+            self.begin(self._end_all(order.seconds))
         elif order.do == "nodes":
             self.begin(self._say_nodes())
         elif link is not None and order.do == "kill":
@@ -156,11 +156,11 @@ class Driver:
         self._make = ray.remote(FleetActor)
         return _look_around()
 
-    async def _end_all(self) -> None:
+    async def _end_all(self, seconds: float) -> None:
         """End all workers, then this process."""
         links = [asyncio.ensure_future(link.stop()) for link in self._links.values()]
         if links:
-            await asyncio.wait(links, timeout=_SECONDS_TO_STOP)
+            await asyncio.wait(links, timeout=seconds)
         self._ended.set()
 
     async def _say_nodes(self) -> None:
@@ -247,8 +247,7 @@ class _Link:
         """Bring what there is to the worker, and wait there for what comes."""
         with self._sending:
             with self._lock:
-                is_wanted = bool(self._items) or (self._calls > 0 and not self._asked)
-                if self._is_over or self._asked >= _AT_ONCE or not is_wanted:
+                if self._is_over or not self._wants_trip():
                     return
                 self._sent += 1
                 # Numbered, for the worker's threads may begin with them in another order.
@@ -261,6 +260,11 @@ class _Link:
                 self._driver.loop.call_soon_threadsafe(self._report_loss, error)
                 return
         reply.add_done_callback(self._hear_reply)
+
+    def _wants_trip(self) -> bool:
+        """Return whether there is something to bring, or an answer for which no trip waits."""
+        is_wanted = bool(self._items) or (self._calls > 0 and not self._asked)
+        return is_wanted and self._asked < _AT_ONCE
 
     def _hear_reply(self, reply: Future[bytes]) -> None:
         """Pass a reply on, in a thread of Ray's: to wake the loop takes as long as the rest."""
@@ -275,7 +279,7 @@ class _Link:
             while (ready := self._early.pop(self._next, None)) is not None:
                 self._next += 1
                 self._driver.pass_on(self._number, ready)
-            is_more = bool(self._items) or self._calls > 0
+            is_more = self._wants_trip()
         if is_more:
             self._driver.loop.call_soon_threadsafe(self._bring_items)
 

@@ -35,6 +35,7 @@ _LOOPBACK: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _AS_OTHERS: Final = {"RAY_worker_niceness": "0"}
 """As worker processes of `isolation: process` run; Ray gives its own what all others leave of the
 processors, so that beside other work a call does not begin for a minute."""
+_SECONDS_TO_END: Final = 10.0
 _LONGEST_FOLDER: Final = 40
 """Characters of a folder below which Ray can make its sockets."""
 
@@ -56,10 +57,10 @@ class DriverProcess:
         self._process = self._start_process(theirs, address)
         self.pid = self._process.pid
 
-    def end_process(self) -> None:
-        """Wait for its end, as its connection is closed; end it if it takes long. Blocks."""
+    def end_process(self, seconds: float = _SECONDS_TO_END) -> None:
+        """Wait for its end, as its connection is closed; kill it after so long. Blocks."""
         try:
-            self._process.wait(10)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

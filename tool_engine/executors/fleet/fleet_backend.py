@@ -188,15 +188,14 @@ class FleetBackend(ExecutionBackend):
             self._joining.discard(call_id)
 
     async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - as the interface has it
-        """End all workers, whatever they do."""
-        del timeout
+        """End all workers, whatever they do; after `timeout` the driver is killed."""
         self._is_closed = True
         for task in self._tasks:
             task.cancel()
         lines, self._lines, self._old = self.list_lines(), {}, []
         for line in lines:
             line.close()
-        await self.connection.close()
+        await self.connection.close(timeout)
         for line in lines:
             line.fail_all(_CLOSED)
         return 0
