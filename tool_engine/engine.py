@@ -440,10 +440,9 @@ class ToolEngine(
         if self.config.fleet is None:
             return None
         view = import_module("tool_engine.executors.fleet.looking").FleetView
-        find, registry = partial(self._registry.places.find_made, "ray"), self._registry
-        return cast(
-            "FleetView", view(self.config.fleet, find, registry.open_fleet, self._run_at_home)
-        )
+        find, make = partial(self._registry.places.find_made, "ray"), self._registry.open_fleet
+        ways = (find, make, self._run_at_home, self._require_open)
+        return cast("FleetView", view(self.config.fleet, *ways))
 
     # Asking: see also `CatalogView`, `GenerationsView`, `RecordsView`, `EventsView`, ...
 

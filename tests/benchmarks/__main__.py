@@ -18,6 +18,7 @@ from tests.benchmarks.calls import BY_HAND, ENGINE, engine_rows, hand_rows
 from tests.benchmarks.clients import clients
 from tests.benchmarks.cluster import cluster
 from tests.benchmarks.everything import everything
+from tests.benchmarks.fleet_faults import fleet_faults
 from tests.benchmarks.fleets import fleets
 from tests.benchmarks.http import CONCURRENCY, http_rates
 from tests.benchmarks.limits import limits
@@ -163,6 +164,7 @@ PARTS: dict[str, Callable[[Path], Awaitable[bool] | bool]] = {
     "tasks": lambda folder: tasks(fill(folder)),
     "cluster": lambda _: cluster(),
     "fleets": lambda _: fleets(),
+    "fleet_faults": lambda _: fleet_faults(),
     "models": lambda folder: models(fill(folder)),
     "http": http,
     "admission": lambda _: admission(),

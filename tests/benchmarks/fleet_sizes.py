@@ -23,10 +23,10 @@ class Cost(NamedTuple):
     call: float
 
 
-ENGINE, DRIVER = Cost(120e-6, 54e-6), Cost(610e-6, 4e-6)
-WORKER = Cost(880e-6, 30e-6)
-"""Measured by the scheduler's counters (/proc/PID/task/*/schedstat) over 200 calls one by one and
-5,000 in batches of 100, on a busy machine of two cores; the worker is the actor and its guest."""
+ENGINE, DRIVER = Cost(68e-6, 14e-6), Cost(600e-6, 0.0)
+WORKER = Cost(1408e-6, 10e-6)
+"""Measured by `python -m tests.benchmarks.fleet_costs`, on a busy machine of two cores; the worker
+is the actor and its guest, and those of the other two are for each direction."""
 MOST = 100
 """Calls of a worker at a time."""
 

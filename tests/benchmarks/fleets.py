@@ -26,7 +26,7 @@ from typing import Any
 from tests.benchmarks import report
 from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineConfig, ToolExecutionContext
 
-__all__ = ["fleets"]
+__all__ = ["BATCH", "BATCHES", "ENGINE", "Turn", "fleets", "open_callers", "size_of"]
 
 BATCHES, ALL_AT_ONCE = "batches of 100", "batches of 100, all at once"
 BUDGETS = {"one by one": 1.3, "100 in flight": 1 / 0.85, BATCHES: 1 / 0.9, ALL_AT_ONCE: 1 / 0.9}
@@ -68,7 +68,7 @@ async def fleets(_directory: str = "") -> bool:
     if find_spec("ray") is None:
         print("calls on a fleet: not measured, for Ray is not installed: make ray")
         return True
-    async with _callers() as (engine, turns):
+    async with open_callers() as (engine, turns):
         kept = True
         for way, limit in BUDGETS.items():
             more = {BATCHES: [POOL, BY_HAND], ALL_AT_ONCE: [BY_HAND], "one by one": [PLAIN]}
@@ -113,7 +113,7 @@ async def _count_lines(engine: ToolEngine) -> float:
 
 
 @contextlib.asynccontextmanager
-async def _callers() -> AsyncIterator[tuple[ToolEngine, dict[str, Turn]]]:
+async def open_callers() -> AsyncIterator[tuple[ToolEngine, dict[str, Turn]]]:
     with contextlib.ExitStack() as stack:
         # Short, for sockets are in it.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="te-", dir="/tmp")))
@@ -179,11 +179,11 @@ async def _call_tool(engine: ToolEngine, name: str, number: int) -> None:
 
 
 async def _make_calls(engine: ToolEngine, name: str, way: str) -> float:
-    count, together = _size_of(way)
+    count, together = size_of(way)
     return await _time_calls(lambda number: _call_tool(engine, name, number), count, together)
 
 
-def _size_of(way: str) -> tuple[int, int]:
+def size_of(way: str) -> tuple[int, int]:
     """Return how many calls are made, and how many of them at a time."""
     return CALLS[way], TOGETHER.get(way, CALLS[way])
 
@@ -308,11 +308,11 @@ async def _serve_bare() -> None:
         assert await plain.noop.remote(number) == number
 
     ways: dict[str, Callable[[], Awaitable[float]]] = {
-        "one by one, plain": partial(_time_calls, call_plain, *_size_of("one by one")),
+        "one by one, plain": partial(_time_calls, call_plain, *size_of("one by one")),
         **_make_batches(actors),
     }
     for way in ("one by one", "100 in flight"):
-        ways[way] = partial(_time_calls, call_one, *_size_of(way))
+        ways[way] = partial(_time_calls, call_one, *size_of(way))
     print(ray.get_runtime_context().gcs_address, flush=True)
     while way := (await asyncio.to_thread(sys.stdin.readline)).strip():
         seconds = await ways[way]()
@@ -340,8 +340,8 @@ def _make_batches(actors: list[Any]) -> dict[str, Callable[[], Awaitable[float]]
         f"{BATCHES}, ActorPool": partial(asyncio.to_thread, map_lists)
     }
     for way in (BATCHES, ALL_AT_ONCE):
-        ways[f"{way}, by hand"] = partial(_time_calls, pool.call, *_size_of(way))
-        ways[way] = partial(_time_calls, send_batch, *[size // BATCH for size in _size_of(way)])
+        ways[f"{way}, by hand"] = partial(_time_calls, pool.call, *size_of(way))
+        ways[way] = partial(_time_calls, send_batch, *[size // BATCH for size in size_of(way)])
     return ways
 
 

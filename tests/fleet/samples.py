@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.effort import IS_WHOLE
-from tests.ray_cluster import RayCluster, is_alive
+from tests.ray_nodes import RayCluster, is_alive
 from tool_engine import (
     ConcurrencyConfig,
     ToolEngine,
@@ -132,11 +132,7 @@ class Bench:
 
     async def noted(self, words: int = 1) -> list[int]:
         """What a handler has written, once there are so many words."""
-        async with asyncio.timeout(BOUND):
-            # A file rings no bell.
-            while len(found := await asyncio.to_thread(self._read_words)) < words:  # noqa: ASYNC110 - as it is
-                await asyncio.sleep(0.005)
-        return [int(word) for word in found]
+        return await noted_in(self.file, words)
 
     def has_slots_free(self) -> bool:
         """Whether no slot is held, and no work goes on without its call."""
@@ -149,10 +145,20 @@ class Bench:
             while not self.has_slots_free():  # noqa: ASYNC110 - a slot rings no bell
                 await asyncio.sleep(0.005)
 
-    def _read_words(self) -> list[str]:
-        with contextlib.suppress(OSError):
-            return self.file.read_text().split()
-        return []
+
+async def noted_in(file: Path, words: int = 1) -> list[int]:
+    """What a handler has written, once there are so many words."""
+    async with asyncio.timeout(BOUND):
+        # A file rings no bell.
+        while len(found := await asyncio.to_thread(_read_words, file)) < words:  # noqa: ASYNC110 - as it is
+            await asyncio.sleep(0.005)
+    return [int(word) for word in found]
+
+
+def _read_words(file: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        return file.read_text().split()
+    return []
 
 
 @contextlib.contextmanager
@@ -181,6 +187,15 @@ async def fleet_engine(
         yield made
     finally:
         await engine.close()
+
+
+def worker_of(pid: int) -> list[int]:
+    """The guest's guardian, and the actor above it."""
+    found = []
+    for _ in range(4):
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        found.append(pid)
+    return [found[0], found[3]]
 
 
 async def has_ended(pid: int) -> None:

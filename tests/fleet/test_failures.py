@@ -22,7 +22,7 @@ import pytest_asyncio
 import structlog
 
 from tests.effort import IS_WHOLE
-from tests.fleet.samples import BOUND, ROUNDS, Bench, fleet_engine, has_ended
+from tests.fleet.samples import BOUND, ROUNDS, Bench, fleet_engine, has_ended, noted_in, worker_of
 from tests.ray_cluster import RayCluster, is_alive, read_command, tree_of
 
 pytestmark = [
@@ -32,15 +32,6 @@ pytestmark = [
 ]
 SOON = 30.0
 """Seconds in which what happens at once has happened, on a busy machine too."""
-
-
-def worker_of(pid: int) -> list[int]:
-    """The guest's guardian, and the actor above it."""
-    found = []
-    for _ in range(4):
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        found.append(pid)
-    return [found[0], found[3]]
 
 
 TURNS = [[("block", "guest"), ("spawn", "guardian"), ("wait", "actor")]]
@@ -317,9 +308,7 @@ async def test_the_engine_is_killed(handlers: Path) -> None:
             subprocess.Popen, [sys.executable, "-c", ENGINE, str(handlers)]
         )
         async with asyncio.timeout(BOUND):
-            while len(words := await asyncio.to_thread(_read_words, file)) < 2:  # noqa: ASYNC110 - as it is
-                await asyncio.sleep(0.01)
-            noted = [int(word) for word in words]
+            noted = await noted_in(file, 2)
             noted += await asyncio.to_thread(worker_of, noted[0])
             noted += await asyncio.to_thread(tree_of, process.pid)
             commands = {pid: read_command(pid) for pid in noted}
@@ -331,10 +320,6 @@ async def test_the_engine_is_killed(handlers: Path) -> None:
             assert [commands[pid] for pid in noted if is_alive(pid)] == []
         assert len(noted) >= 5, "the handler, its child, its guardian, the actor and the engine"
         file.unlink()
-
-
-def _read_words(file: Path) -> list[str]:
-    return file.read_text().split() if file.exists() else []
 
 
 HOSTILE = {

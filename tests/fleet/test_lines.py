@@ -20,7 +20,7 @@ import structlog
 from tests.fleet.samples import fleet_engine
 from tests.ray_cluster import is_alive
 from tool_engine import Tool, ToolConfigLoader, ToolExecutionContext
-from tool_engine.errors import ToolExecutionError
+from tool_engine.errors import EngineClosedError, ToolExecutionError
 from tool_engine.executors.fleet import driver_process
 from tool_engine.executors.fleet.connection import FleetConnection, FleetLostError
 from tool_engine.executors.fleet.fleet_backend import FleetBackend
@@ -32,6 +32,7 @@ from tool_engine.executors.python.worker import Answer, Fault
 
 BOUND = 20.0
 DESCRIBED = {"parameters": [["text", 1, False]], "is_callable": True, "is_async": False}
+OTHER_CODE = {"answer": {"id": 0, "error": {"type": "OtherCodeError", "message": "", "kind": "x"}}}
 VERSIONS = {"version": "1", "python": "3.11.1"}
 CPU = [{"id": "a", "host": "a", "address": "a", "resources": {"CPU": 1.0}}]
 
@@ -289,9 +290,8 @@ async def test_code_that_has_changed_here_too(tools: dict[str, Tool], tmp_path: 
     """A worker that starts later finds other code than the first call did: the newest runs."""
     backend, fleet = make_backend(tools)
     call, line = await begin(backend, tools["one"])
-    other = {"answer": {"id": 0, "error": {"type": "OtherCodeError", "message": "", "kind": "x"}}}
     await asyncio.to_thread((tmp_path / "code_of_lines.py").write_text, "def f(text): return 2\n")
-    await fleet.make_ready(1, **other)
+    await fleet.make_ready(1, **OTHER_CODE)
     async with asyncio.timeout(BOUND):
         while len(fleet.started()) < 2:  # noqa: ASYNC110 - a thread reads the file
             await asyncio.sleep(0.001)
@@ -303,9 +303,32 @@ async def test_code_that_has_changed_here_too(tools: dict[str, Tool], tmp_path: 
         fleet.end_worker(2)
         backend._lines["one"][2].workers.clear()
         call, _ = await begin(backend, tools["one"])
-        await fleet.make_ready(3, **other)
+        await fleet.make_ready(3, **OTHER_CODE)
         with pytest.raises(DefinitionMismatchError, match="deploy the same version there"):
             await call
+    await backend.close(0)
+
+
+async def test_code_that_has_changed_beside_a_warm_worker(
+    tools: dict[str, Tool], tmp_path: Path
+) -> None:
+    """What runs goes on with the former code; what waits is not kept for that worker."""
+    tools["one"] = tool = make_tool("one", max_workers=2)
+    backend, fleet = make_backend(tools)
+    first, _ = await begin(backend, tool)
+    await fleet.make_ready(1)
+    second, _ = await begin(backend, tool)
+    await asyncio.to_thread((tmp_path / "code_of_lines.py").write_text, "def f(text): return 2\n")
+    await fleet.make_ready(2, **OTHER_CODE)
+    async with asyncio.timeout(BOUND):
+        while len(fleet.started()) < 3:  # noqa: ASYNC110 - a thread reads the file
+            await asyncio.sleep(0.001)
+        await fleet.make_ready(3)
+        fleet.owners[3].take([Answer(1, value=2)])
+        assert await second == 2
+        fleet.owners[1].take([Answer(1, value=1)])
+        assert await first == 1
+    assert fleet.ended() == [2, 1]
     await backend.close(0)
 
 
@@ -373,3 +396,5 @@ async def test_a_driver_that_does_not_end(tmp_path: Path, monkeypatch: pytest.Mo
         assert not is_alive(left)
         with pytest.raises(ToolExecutionError, match="the engine was closed"):
             await joining
+        with pytest.raises(EngineClosedError):
+            await bench.engine.fleet.join()  # it would be left behind

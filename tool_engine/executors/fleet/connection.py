@@ -134,6 +134,8 @@ class FleetConnection:
             MissingExtraError: Ray is not installed.
             FleetLostError: It cannot be joined.
         """
+        if self._is_closed:
+            raise FleetLostError(self._why)
         if self._joined is None:
             loop = asyncio.get_running_loop()
             self._joined = loop.create_future()

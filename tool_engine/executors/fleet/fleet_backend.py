@@ -275,12 +275,12 @@ class FleetBackend(ExecutionBackend):
         try:
             code = await asyncio.to_thread(_hash_code, line.entry.module)
         except ToolExecutionError as gone:
-            line.fail_waiting(gone)
+            line.refuse_waiting(gone)
             return
         async with self._making:
             known = next((each for each in self._lines.values() if each[2] is line), None)
             if known is None or known[1] is not None or code == line.entry.approved:
-                line.fail_waiting(error)
+                line.refuse_waiting(error)
                 return
             await self._make_line(known[0])
         line.move_waiting(self._lines[known[0].name][2])

@@ -257,7 +257,7 @@ class LineOwner(Protocol):
         """Have others give up a worker: for a second none of this line's has started."""
 
     def doubt_code(self, line: Line, error: DefinitionMismatchError) -> None:
-        """End its waiting calls, unless what is wrong is its own idea of the code."""
+        """Refuse its waiting calls, unless what is wrong is its own idea of the code."""
 
 
 class Line:
@@ -417,12 +417,16 @@ class Line:
 
     def note_obstacle(self, error: Exception) -> None:
         """Let the calls end that none of its workers can run, as one has shown that had started."""
-        if any(each.ready for each in self.workers.values()):
-            return
-        self.failed_starts = 0
         if isinstance(error, DefinitionMismatchError):
+            # What its other workers have imported may be the former code.
             self._owner.doubt_code(self, error)
         else:
+            self.refuse_waiting(error)
+
+    def refuse_waiting(self, error: Exception) -> None:
+        """End the calls that wait, unless it has a worker that can run them."""
+        if not any(each.ready for each in self.workers.values()):
+            self.failed_starts = 0
             self.fail_waiting(error)
 
     def move_waiting(self, other: Line) -> None:

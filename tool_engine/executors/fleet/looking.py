@@ -102,6 +102,7 @@ class FleetView:
         find: Returns the backend, if there is one yet.
         open: Returns it in any case.
         run_at_home: Runs a coroutine on the loop of the calls.
+        require_open: Raises, where the engine is closed.
     """
 
     def __init__(
@@ -110,11 +111,13 @@ class FleetView:
         find: Callable[[], FleetBackend | None],
         open: Callable[[], FleetBackend],  # noqa: A002 - what it does
         run_at_home: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Coroutine[Any, Any, Any]],
+        require_open: Callable[[], object],
     ) -> None:
         self._address = address
         self._find = find
         self._open = open
         self._run_at_home = run_at_home
+        self._require_open = require_open
 
     def __repr__(self) -> str:
         return f"FleetView({self.snapshot()!r})"
@@ -126,8 +129,10 @@ class FleetView:
 
         Raises:
             MissingExtraError: Ray is not installed.
+            EngineClosedError: The engine is closed.
             FleetLostError: It cannot be joined; the message says why, and what to look at.
         """
+        self._require_open()
         await self._run_at_home(self._open().connection.join)
         return self.snapshot()
 
