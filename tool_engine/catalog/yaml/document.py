@@ -14,6 +14,7 @@ _PATH_PART: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _SHOWN: Final = 80
 _COMMENT: Final = re.compile(r"[ \t]*(#.*\S)")
 _NUMBER: Final = re.compile(r"(?:[!&]\S*\s+)*([-+.\w]+)")
+_BOUNDARY: Final = re.compile(r"[\r\n](?:---|\.\.\.)")
 
 
 class Marked(Protocol):
@@ -57,6 +58,12 @@ class Document:
     def starts(self) -> Iterator[int]:
         """Return where the keys and values begin in the text."""
         return (mark.index for mark in self._marks)
+
+    def own_lines(self) -> str:
+        """Return the lines of this document, of all those of its file."""
+        first, last = self._marks[0].index, self._marks[-1].index
+        end = _BOUNDARY.search(self.text, max(0, last - 1))
+        return self.text[self.text.rfind("\n", 0, first) + 1 : end.start() if end else None]
 
     def paths_at(self, numbers: Iterable[int]) -> dict[int, Path]:
         """Return the paths of numbered keys and values, in text order."""
