@@ -447,7 +447,7 @@ def test_any_order_of_events(kind: str, tmp_path: Path, request: pytest.FixtureR
             url = server.emptied_database()
         return TaskMachine(url, tmp_path)
 
-    whole, usual = {"memory": (2_000, 12), "sqlite": (300, 5), "postgresql": (100, 3)}[kind]
+    whole, usual = {"memory": (2_000, 8), "sqlite": (300, 3), "postgresql": (100, 2)}[kind]
     run_state_machine_as_test(
         make_machine,  # type: ignore[arg-type] # called, as a class is
         settings=settings(

@@ -51,7 +51,7 @@ def test_the_value_of_any_text(text: str) -> None:
         assert is_same(found, read_values(text))
 
 
-STEP = 3 if IS_WHOLE else 13
+STEP = 3 if IS_WHOLE else 29
 """Bytes from one cut to the next: neither fits an indentation, so that cuts are anywhere."""
 
 

@@ -18,7 +18,7 @@ from tool_engine.redaction import OwnSecrets
 from tool_engine.redaction.known import KnownSecrets
 from tool_engine.redaction.spelling import find_spelled, spans_of
 
-PLACES = 24 if IS_WHOLE else 6
+PLACES = 24 if IS_WHOLE else 3
 """At which a spelling is cut."""
 VALUE = 'hunter/2+a=b "ö😀"<x>&y'
 

@@ -371,7 +371,7 @@ async def test_fifty_at_once(shop: Shop) -> None:
     """Families that refuse to end are gone by one deadline: fifty, at whole effort."""
     script = f"{IGNORES_TERM} ({IGNORES_TERM} sleep 60) & setsid sleep 60 & sleep 60"
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(timed_out(shop, script)) for _ in range(50 if IS_WHOLE else 15)]
+        tasks = [group.create_task(timed_out(shop, script)) for _ in range(50 if IS_WHOLE else 8)]
     assert all(task.result() for task in tasks)
     assert shop.left() == {}
 
@@ -384,7 +384,7 @@ async def timed_out(shop: Shop, script: str) -> bool:
 
 async def test_cancelled_at_every_moment(shop: Shop) -> None:
     """However far a call has come, its cancellation leaves no process, no zombie and no thread."""
-    for turn in range(0, 60, 1 if IS_WHOLE else 3):
+    for turn in range(0, 60, 1 if IS_WHOLE else 6):
         task = asyncio.create_task(shop.run(["sh", "-c", "sleep 60 & sleep 60"], 3.0))
         await asyncio.sleep(turn / 4000)
         task.cancel()

@@ -24,7 +24,7 @@ def define(number: int) -> dict[str, Any]:
     return {"name": f"tool_{number}", "description": f"Number {number}.", "parameters": listed}
 
 
-@pytest.mark.parametrize("format_name", FORMATS if IS_WHOLE else ("gemini", "mcp"))
+@pytest.mark.parametrize("format_name", FORMATS if IS_WHOLE else ("gemini",))
 async def test_definitions_of_thousands(format_name: str) -> None:
     """P6: made anew after a change, and read again without one."""
     engine = ToolEngine(CONFIG)

@@ -264,7 +264,7 @@ async def writer_of(tool: str, way: str, project: Project, engine: ToolEngine, u
     return writer
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("way", ["file", "code", "workflow", "session"])
 @pytest.mark.parametrize("tool", ["write", "edit", "save"])
 async def test_nothing_trusted_is_written(project: Project, url: str, tool: str, way: str) -> None:

@@ -183,7 +183,7 @@ ROWS = {"name": "rows", "type": "any", "description": "Rows", "required": True}
 @pytest.mark.parametrize("default", [1, [1, 2, 3], {"a": [{}, {}]}])
 def test_a_bound_for_what_is_filled_in(default: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time: a few bytes for each item do not become any number of values."""
-    most = MAX_FILLED if IS_WHOLE else 20_000
+    most = MAX_FILLED if IS_WHOLE else 8_000
     monkeypatch.setattr(filling, "MAX_FILLED", most)
     kind = {int: "integer", list: "array", dict: "object"}[type(default)]
     rows = {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}
