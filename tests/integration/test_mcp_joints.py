@@ -488,3 +488,45 @@ async def test_a_client_answers_for_a_tool_of_a_server(
         record = (await engine.query_call_records())[0]
         assert record.decided_by == "mcp-client"
         assert behind.ran == ["x"]
+
+
+async def test_engines_that_call_each_other_end_with_the_first_call(tmp_path: Path) -> None:
+    """Each call of the circle has no more time than the one that it is made for."""
+    revision = "2026-07-28"
+    async with (
+        make_engine(tmp_path / "one") as one,
+        make_engine(tmp_path / "other") as other,
+        serving(one) as of_one,
+        serving(other) as of_other,
+    ):
+        await add_call(one, "ping", "pong")
+        await add_call(other, "pong", "ping")
+        for engine, url, name in ((one, of_other, "pong"), (other, of_one, "ping")):
+            source = MCPSource("next", url=url, expose=(name,), revision=revision)
+            await engine.add_source(source)
+        result = await one.execute("ping", {}, ToolExecutionContext(timeout=3))
+        assert result.error_type == "timeout"
+        await until(lambda: is_idle(one, other))
+        made = [await statuses(each) for each in (one, other)]
+        assert {each for names in made for each in names} <= {"timeout", "cancelled"}
+
+
+async def add_call(engine: ToolEngine, name: str, other: str) -> None:
+    @engine.tool(name=name, description="Calls the other.")
+    async def call_other(context: ToolExecutionContext) -> Any:
+        result = await context.call(other, {})
+        return result.error or result.output
+
+
+@pytest.mark.parametrize("said", [0.2, -1, True, "1", None, 1e300, [1]])
+async def test_a_client_says_how_long_it_waits(last: ToolEngine, behind: Behind, said: Any) -> None:
+    """Its call ends by then; what is no time is none."""
+    async with Client(MCPServer(last)._server, mode="2026-07-28") as client:
+        meta: Any = {"tool-engine/timeout": said}
+        call = asyncio.create_task(client.call_tool("wait", {"text": "x"}, meta=meta))
+        await behind.reached.wait()
+        if said != 0.2:
+            behind.gate.set()
+        result = await call
+    assert text_of(result) == "waited x" if said != 0.2 else "deadline" in text_of(result)
+    assert await statuses(last) == ["timeout" if said == 0.2 else "succeeded"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -12,6 +13,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import RecordsUnavailableError, TaskError
+from tool_engine.executors.mcp.server_call import TIMEOUT
 from tool_engine.executors.tool_search import SEARCH_TOOLS
 from tool_engine.mcp_server.asking import ClientRequest, answer_request
 from tool_engine.mcp_server.consenting import REFUSE
@@ -36,6 +38,8 @@ from tool_engine.model.tool import Tool
 
 CALLER_TYPE: Final = "mcp"
 """The `caller_type` of calls that clients make."""
+_LONGEST_WAIT: Final = 366 * 86_400
+"""Seconds beyond which a client says nothing by it."""
 _ASKING: Final = (ExecutionPolicy.ASK_ONCE, ExecutionPolicy.ASK_ALWAYS)
 
 
@@ -240,7 +244,16 @@ class ClientCalls:
             caller_type=CALLER_TYPE,
             # Of a client that has the server to itself.
             conversation_id=ctx.lifespan_context,
+            deadline=_find_deadline(ctx.meta),
         )
+
+
+def _find_deadline(meta: Any) -> float | None:
+    """Return when a client gives up that says so, on the loop's clock."""
+    said = (meta or {}).get(TIMEOUT)
+    if not isinstance(said, int | float) or isinstance(said, bool) or not 0 <= said < _LONGEST_WAIT:
+        return None
+    return asyncio.get_running_loop().time() + said
 
 
 def _is_modern(ctx: Any) -> bool:

@@ -26,6 +26,7 @@ from tool_engine.executors.mcp.faults import (
     find_first,
     shorten_reason,
 )
+from tool_engine.executors.mcp.server_call import ServerCall
 from tool_engine.executors.mcp.server_settings import MCPServerSettings
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.forking import disown_in_child
@@ -188,6 +189,7 @@ class Connection:
         on_progress: OnProgress | None = None,
         *,
         is_repeatable: bool = False,
+        deadline: float | None = None,
     ) -> Awaitable[dict[str, Any]]:
         """Call a tool; its result comes as it stands on the wire, secrets hidden.
 
@@ -196,13 +198,18 @@ class Connection:
             arguments: What it is called with.
             on_progress: Hears of progress.
             is_repeatable: Whether it may run twice where the server was lost.
+            deadline: When its caller gives up, by the clock of the caller's event loop.
 
         Raises:
             ToolExecutionError: The server is down, or it did not answer as it should.
             TimeoutError: It gave no sign of progress for `idle_timeout` seconds.
         """
         self._require_own()
-        work = self._run_call(name, arguments, on_progress, is_repeatable)
+        ends = None
+        if deadline is not None and (self.settings.command or self.settings.url):
+            ends = time.monotonic() + deadline - asyncio.get_running_loop().time()
+        call = ServerCall(name, arguments, ends)
+        work = self._run_call(call, on_progress, is_repeatable)
         if self._loop is None or self._loop is asyncio.get_running_loop():
             # Not awaited here: each function in between costs at each step of the call.
             return work
@@ -238,11 +245,7 @@ class Connection:
             raise self._make_failure(self.state)
 
     async def _run_call(
-        self,
-        name: str,
-        arguments: dict[str, Any],
-        on_progress: OnProgress | None,
-        is_repeatable: bool,
+        self, call: ServerCall, on_progress: OnProgress | None, is_repeatable: bool
     ) -> dict[str, Any]:
         self._running += 1
         is_again = False
@@ -251,9 +254,9 @@ class Connection:
                 peer = self._peer or await self._wait_for_peer()
                 try:
                     if self.settings.idle_timeout is None:
-                        result = await peer.call(name, arguments, on_progress)
+                        result = await peer.call(call, on_progress)
                     else:
-                        result = await self._call_while_heard(peer, name, arguments, on_progress)
+                        result = await self._call_while_heard(peer, call, on_progress)
                     hidden: dict[str, Any] = self._secrets.hide(result)
                     return hidden
                 except (LostError, NotSentError, BadServerError, RefusedError) as error:
@@ -270,7 +273,7 @@ class Connection:
                 self._idle.set()
 
     async def _call_while_heard(
-        self, peer: Peer, name: str, arguments: dict[str, Any], on_progress: OnProgress | None
+        self, peer: Peer, call: ServerCall, on_progress: OnProgress | None
     ) -> dict[str, Any]:
         """Call a tool, as long as it is not silent for too long."""
         idle = self.settings.idle_timeout or 0.0
@@ -284,7 +287,7 @@ class Connection:
 
         try:
             async with asyncio.timeout(idle) as bound:
-                return await peer.call(name, arguments, take_progress)
+                return await peer.call(call, take_progress)
         except TimeoutError:
             raise TimeoutError(
                 f"the server {self.settings.name!r} gave no sign of progress for {idle:g} s "

@@ -57,7 +57,7 @@ class MCPExecutor(ToolExecutor):
                 context.report_progress(progress, total, message)
 
         result = await self._connection.call(
-            plan.name, params, report, is_repeatable=plan.is_repeatable
+            plan.name, params, report, is_repeatable=plan.is_repeatable, deadline=context.deadline
         )
         if result.get("isError"):
             raise make_failure(self._connection.settings.name, result)

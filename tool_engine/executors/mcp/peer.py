@@ -62,6 +62,7 @@ from tool_engine.executors.mcp.in_memory import call_directly
 from tool_engine.executors.mcp.invalid import NO_MESSAGE, describe_invalid
 from tool_engine.executors.mcp.known_content import take_out
 from tool_engine.executors.mcp.link import TOOLS_AT_ONCE, Link, WatchedTransport
+from tool_engine.executors.mcp.server_call import ServerCall
 from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.model.json.plain import copy_json
 from tool_engine.redaction import words_of
@@ -186,9 +187,7 @@ class Peer:
             else "its list of tools does not end"
         )
 
-    async def call(
-        self, name: str, arguments: dict[str, Any], on_progress: OnProgress | None
-    ) -> dict[str, Any]:
+    async def call(self, call: ServerCall, on_progress: OnProgress | None) -> dict[str, Any]:
         """Call a tool and return its result as it stands on the wire.
 
         Raises:
@@ -199,7 +198,7 @@ class Peer:
         """
         if self.link.is_lost:
             raise NotSentError(self.link.find_fault())
-        request: Any = _ToolCall(name, arguments)
+        request: Any = _ToolCall(call)
         send: Any = self._client.session.send_request
         rounds, is_listed_again = 0, False
         while rounds < _MOST_ROUNDS:
@@ -231,8 +230,8 @@ class Peer:
             asked = _read_questions(result)
             request = CallToolRequest(
                 params=CallToolRequestParams(
-                    name=name,
-                    arguments=arguments,
+                    name=call.name,
+                    arguments=call.arguments,
                     input_responses=await self._answer_questions(asked),
                     request_state=asked.request_state,
                 )
@@ -319,16 +318,13 @@ class _ToolCall:
     name_param = CallToolRequest.name_param
     method = "tools/call"
 
-    def __init__(self, name: str, arguments: dict[str, Any]) -> None:
-        self._name = name
-        self._arguments = arguments
+    def __init__(self, call: ServerCall) -> None:
+        self._call = call
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
         # A server of this process gets the very arguments, and may change them.
-        return {
-            "method": self.method,
-            "params": {"name": self._name, "arguments": copy_json(self._arguments)},
-        }
+        said = {"name": self._call.name, "arguments": copy_json(self._call.arguments)}
+        return {"method": self.method, "params": {**said, **self._call.say_patience()}}
 
 
 class _WireResult:
