@@ -39,7 +39,7 @@ STATEMENTS_BUDGET = 2.0
 """Statements that a call then takes."""
 POLLED_BUDGET = 5.0
 """Times as many as with locked rows (`SKIP LOCKED`), for which who waits asks each 5 ms."""
-PROCESSES, CALLERS, SECONDS, LIMIT = 4, 15, 4.0, 2
+PROCESSES, CALLERS, SECONDS, LIMIT, ROUNDS = 4, 15, 2.0, 2, 5
 _TURNS = 200
 _POLL = 0.005
 
@@ -124,30 +124,38 @@ async def _measure_moved(url: str) -> tuple[float, float]:
 
 
 async def _measure_contended(url: str) -> bool:
-    found = {}
-    for way in ("cluster", "polled"):
-        if way == "polled":
-            await _make_slots(url)
-        found[way] = await _run_processes(url, way)
-    rates = {way: sum(each["calls"] for each in ends) / SECONDS for way, ends in found.items()}
+    """Both ways take turns, and of their ratios the middle one counts: a machine has its moods."""
+    found: dict[str, list[list[dict[str, Any]]]] = {"cluster": [], "polled": []}
+    for number in range(ROUNDS):
+        for way, rounds in found.items():
+            if way == "polled":
+                await _make_slots(url)
+            rounds.append(await _run_processes(url, f"{way} {number}"))
+    rates = {
+        way: [sum(each["calls"] for each in ends) / SECONDS for ends in rounds]
+        for way, rounds in found.items()
+    }
     report.rates(
         f"{PROCESSES} processes with {CALLERS} callers each, limit {LIMIT}",
         {
-            "a cluster": rates["cluster"],
-            "rows with SKIP LOCKED, asked for each 5 ms": rates["polled"],
+            "a cluster": median(rates["cluster"]),
+            "rows with SKIP LOCKED, asked for each 5 ms": median(rates["polled"]),
         },
     )
-    ends = found["cluster"]
-    calls = sum(each["calls"] for each in ends)
-    spans = sorted((start, end) for each in ends for start, end in each["spans"])
-    peak = _find_peak(spans)
-    waits = _find_hand_overs(ends)
+    every = [each for ends in found["cluster"] for each in ends]
+    peak = _find_peak([(start, end) for each in every for start, end in each["spans"]])
+    waits = sorted(each for ends in found["cluster"] for each in _find_hand_overs(ends))
     half, most = waits[len(waits) // 2], waits[int(len(waits) * 0.99)]
     kept = report.budget("calls at once, of a limit of 2", peak, LIMIT, "")
-    statements = sum(each["statements"] for each in ends) / calls
+    statements = sum(each["statements"] for each in every) / sum(each["calls"] for each in every)
     kept &= report.budget("a contended call", statements, STATEMENTS_BUDGET, " statements")
-    kept &= report.budget("800 calls/s / those", RATE_BUDGET / rates["cluster"], 1.0, "x")
-    ratio = POLLED_BUDGET * rates["polled"] / rates["cluster"]
+    slowest = RATE_BUDGET / median(rates["cluster"])
+    kept &= report.budget("800 calls/s / those", slowest, 1.0, "x")
+    ratios = [theirs / ours for ours, theirs in zip(*rates.values(), strict=True)]
+    print(
+        "Times those with SKIP LOCKED, by round:", *(f"{1 / each:.1f}" for each in sorted(ratios))
+    )
+    ratio = POLLED_BUDGET * median(ratios)
     kept &= report.budget("5 times those with SKIP LOCKED / those", ratio, 1.0, "x")
     kept &= report.budget("a hand-over to another process, p50", half, HANDED_BUDGET[0], " ms")
     return kept & report.budget("the same, p99", most, HANDED_BUDGET[1], " ms")
@@ -188,6 +196,7 @@ async def _make_slots(url: str) -> None:
     import asyncpg  # type: ignore[import-untyped]
 
     connection = await asyncpg.connect(url)
+    await connection.execute("DROP TABLE IF EXISTS slots")  # and what updates have left of it
     await connection.execute("CREATE TABLE slots (id int PRIMARY KEY, holder text)")
     await connection.execute(f"INSERT INTO slots SELECT generate_series(1, {LIMIT})")
     await connection.close()
@@ -208,8 +217,8 @@ async def _run_processes(url: str, way: str) -> list[dict[str, Any]]:
 
 async def _be_process(words: list[str]) -> None:
     way, url, name, begin = words
-    work = _call_in_cluster if way == "cluster" else _call_polled
-    print(json.dumps(await work(url, name, float(begin))))
+    work = _call_in_cluster if way.startswith("cluster") else _call_polled
+    print(json.dumps(await work(url, f"{name} {way}", float(begin))))
 
 
 async def _call_in_cluster(url: str, name: str, begin: float) -> dict[str, Any]:

@@ -393,7 +393,9 @@ class World:
 
     async def do_fail(self) -> None:
         assert self._fail is not None
-        await self._fail()
+        for _ in range(4):
+            await self._fail()
+            await self.rest(1, 3)
 
     async def do_close(self) -> None:
         """One engine gives way to another, as at a deployment."""
