@@ -11,6 +11,7 @@ import pytest
 
 from tests.cluster.crew import BOUND, Crew
 from tests.cluster.provider import Provider, open_provider
+from tests.effort import IS_WHOLE
 from tests.postgres import PostgresServer, running_server
 from tool_engine import (
     ClusterConfig,
@@ -25,6 +26,23 @@ BRIEF: dict[str, Any] = {"lease_ttl": TTL, "session_grace": 0.3}
 """Where a test asks for the end of a lease; on a busy machine others would meet it."""
 CALM: dict[str, Any] = {"lease_ttl": 60.0, "session_grace": 20.0, "idle_time": 60.0}
 Make = Callable[..., ToolEngine]
+REPETITIONS = 20
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What is marked as `repeated` is, at whole effort."""
+    if IS_WHOLE and metafunc.definition.get_closest_marker("repeated") is not None:
+        metafunc.fixturenames.append("repetition")
+        metafunc.parametrize("repetition", range(REPETITIONS))
+
+
+if IS_WHOLE:
+
+    @pytest.fixture(scope="session")
+    def postgres_server() -> Iterator[PostgresServer]:
+        """One that waits for the disk, as those of users do."""
+        with running_server(waits_for_disk=True) as server:
+            yield server
 
 
 class Service:
@@ -99,7 +117,7 @@ async def url(postgres_server: PostgresServer) -> str:
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
     """One that may be crashed."""
-    with running_server() as found:
+    with running_server(waits_for_disk=IS_WHOLE) as found:
         yield found
 
 

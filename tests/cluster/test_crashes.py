@@ -106,6 +106,7 @@ async def test_two_that_come_first_after_a_crash(postgres_server: PostgresServer
     )
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("strategy", ["fifo", "priority", "fair"])
 async def test_many_callers(provider: Provider, crew: Crew, strategy: str) -> None:
     """Of each process some are served, and never more at once than the limit."""
@@ -121,6 +122,7 @@ async def test_many_callers(provider: Provider, crew: Crew, strategy: str) -> No
     assert set(provider.started[-200:]) == set(names)
 
 
+@pytest.mark.repeated
 async def test_a_holder_dies_while_the_server_is_away(
     server: PostgresServer, provider: Provider, crew: Crew
 ) -> None:

@@ -96,9 +96,10 @@ async def test_a_process_that_needs_nothing_listens_to_nothing(
             assert not member._connection.is_listening
 
 
+@pytest.mark.repeated
 async def test_a_process_that_is_killed(crew: Crew, provider: Provider) -> None:
     """What it held is free soon after; what it waited for is forgotten."""
-    holder = await crew.start("holder", 6, 60.0)
+    holder = await crew.start("holder", 52, 60.0)
     await provider.until(2)
     await crew.start("other", 4, 0.01)
     await asyncio.sleep(0.3)
@@ -109,6 +110,7 @@ async def test_a_process_that_is_killed(crew: Crew, provider: Provider) -> None:
     assert set(provider.started[2:]) == {"other"}
 
 
+@pytest.mark.repeated
 async def test_a_process_that_is_frozen(crew: Crew, provider: Provider) -> None:
     """Others have its units when its time is over; when it wakes, its calls are lost."""
     crew.ttl = 3.0
@@ -148,6 +150,7 @@ async def test_the_end_of_a_connection_that_is_heard_late_ends_no_other_one(
     assert controller.lost == 0
 
 
+@pytest.mark.repeated
 async def test_sessions_that_are_ended(
     crew: Crew, provider: Provider, postgres_server: PostgresServer
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.cluster.conftest import Make, Service
 from tests.cluster.crew import BOUND, Crew
 from tests.cluster.provider import Provider
@@ -16,6 +18,7 @@ from tool_engine.config import ConcurrencyConfig
 TTL = 3.0
 
 
+@pytest.mark.repeated
 async def test_a_blocked_event_loop(crew: Crew, provider: Provider) -> None:
     """For two ttl: what is in use stays, what is idle goes, and the call is not lost."""
     crew.blocks, crew.ttl = 2 * TTL, TTL
@@ -36,6 +39,7 @@ async def test_a_blocked_event_loop(crew: Crew, provider: Provider) -> None:
     assert provider.most == 2
 
 
+@pytest.mark.repeated
 async def test_a_limit_that_changes_under_load(crew: Crew, provider: Provider) -> None:
     """2, 1 and 4: a lowered limit drains, and a raised one is used, in all processes."""
     for name in ("one", "two", "three"):
@@ -59,6 +63,7 @@ async def test_a_limit_that_changes_under_load(crew: Crew, provider: Provider) -
     await controller.leave()
 
 
+@pytest.mark.repeated
 async def test_a_unit_that_went_elsewhere_while_it_was_lent(make: Make, service: Service) -> None:
     """A nested call's parent goes on once it has its slot again, before all that wait."""
     first, second = make(), make()
@@ -89,6 +94,7 @@ async def test_a_unit_that_went_elsewhere_while_it_was_lent(make: Make, service:
     assert service.most == 2
 
 
+@pytest.mark.repeated
 async def test_a_call_that_is_tried_again(make: Make, service: Service) -> None:
     """Between two tries others may have its unit; it waits for one as any other call."""
     first, second = make(), make()
