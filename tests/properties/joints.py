@@ -273,10 +273,18 @@ class World:
             mischief: What else may be done to engines: `close`.
         """
         self._seat_agents()
+        failing = asyncio.ensure_future(self._fail_again())
         async with asyncio.TaskGroup() as group:
             for _ in range(self.chance.randint(callers // 4, callers)):
                 group.create_task(self._call_often())
             group.create_task(self._do_mischief((*MISCHIEF, *mischief)))
+        failing.cancel()
+        await asyncio.wait([failing])
+
+    async def _fail_again(self) -> None:
+        while self._fail is not None:
+            await self.rest(1, 2, 5, 10)
+            await self._fail()
 
     def _seat_agents(self) -> None:
         engines = [self.engines[0], self.engines[-1]]
@@ -390,12 +398,6 @@ class World:
 
     async def do_bucket(self) -> None:
         self.pick(*self.engines).controller.pause_bucket("custom", self.pick(0.5, 3) * self.scale)
-
-    async def do_fail(self) -> None:
-        assert self._fail is not None
-        for _ in range(4):
-            await self._fail()
-            await self.rest(1, 3)
 
     async def do_close(self) -> None:
         """One engine gives way to another, as at a deployment."""
