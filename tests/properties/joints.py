@@ -273,17 +273,20 @@ class World:
             mischief: What else may be done to engines: `close`.
         """
         self._seat_agents()
-        failing = asyncio.ensure_future(self._fail_again())
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self.chance.randint(callers // 4, callers)):
-                group.create_task(self._call_often())
-            group.create_task(self._do_mischief((*MISCHIEF, *mischief)))
-        failing.cancel()
-        await asyncio.wait([failing])
+        over = asyncio.Event()
+        failing = asyncio.ensure_future(self._fail_until(over))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self.chance.randint(callers // 4, callers)):
+                    group.create_task(self._call_often())
+                group.create_task(self._do_mischief((*MISCHIEF, *mischief)))
+        finally:
+            over.set()
+            await failing
 
-    async def _fail_again(self) -> None:
-        while self._fail is not None:
-            await self.rest(1, 2, 5, 10)
+    async def _fail_until(self, over: asyncio.Event) -> None:
+        while self._fail is not None and not over.is_set():
+            await self.rest(5, 10, 30)
             await self._fail()
 
     def _seat_agents(self) -> None:
