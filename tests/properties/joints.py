@@ -285,7 +285,9 @@ class World:
             await failing
 
     async def _fail_until(self, over: asyncio.Event) -> None:
-        while self._fail is not None and not over.is_set():
+        for _ in range(10):
+            if self._fail is None or over.is_set():
+                return
             await self.rest(5, 10, 30)
             await self._fail()
 

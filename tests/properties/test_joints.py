@@ -24,7 +24,9 @@ from tool_engine import ClusterConfig, ConcurrencyConfig, ToolEngine, ToolEngine
 BOUND = 120.0
 """Seconds, of which a busy machine takes a few."""
 END_SESSIONS = (
-    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' GROUP BY pid"
+    # Not those that are about to prepare the database.
+    "SELECT pg_terminate_backend(pid) FROM pg_locks"
+    " WHERE locktype = 'advisory' AND mode = 'ShareLock' GROUP BY pid"
 )
 STRATEGIES = ("fifo", "priority", "fair", "reject")
 
