@@ -6,8 +6,10 @@ imported only when the command is used, so that `--help` and completion answer a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any, Final
 
 import typer
@@ -143,6 +145,24 @@ _SETTINGS: Final = {"call": {"ignore_unknown_options": True}}
 """`call` knows which options are parameters of its tool, and refuses the others itself."""
 
 
+_OF_OTHER_HELPS: Final = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
+"""What typer's help imports for programs that write it otherwise: a third of its instructions."""
+
+
+def import_help() -> None:
+    """Import typer's help, without what only the help of other programs uses."""
+    absent = _OF_OTHER_HELPS.keys() - sys.modules.keys()
+    for name in absent:
+        kind = _OF_OTHER_HELPS[name]
+        sys.modules[name] = module = ModuleType(name)
+        setattr(module, kind, type(kind, (), {}))
+    try:
+        import_module("typer.rich_utils")
+    finally:
+        for name in absent:
+            del sys.modules[name]
+
+
 def hide_type_of_switches(params: list[Any]) -> list[Any]:
     """Return options of which those without a value show none: `--json <bool>` takes nothing."""
     for param in params:
@@ -153,6 +173,11 @@ def hide_type_of_switches(params: list[Any]) -> list[Any]:
 
 class LoadedCommand(TyperCommand):
     """A command with its options."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        import_help()
+        super().format_help(ctx, formatter)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options and arguments, `--help` among them."""
@@ -208,6 +233,11 @@ class CommandList(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings | {"commands": {name: NamedCommand(name) for name in COMMANDS}})
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        import_help()
+        super().format_help(ctx, formatter)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options of the program."""
