@@ -1,33 +1,75 @@
-"""An attribute that an engine has not: the error says where what was meant is."""
+"""An attribute that a public object has not: the error says where what was meant is."""
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from operator import attrgetter
+from typing import Any, Final
 
 import pytest
 
-from tool_engine import ToolEngine
-from tool_engine.missing_attributes import _MEANT
+from tool_engine import AgentLoop, ToolEngine, ToolExecutionResult, ToolSession, ToolSubAgent
+from tool_engine.agent.models import RecordedModel
+from tool_engine.missing_attributes import _KNOWN
+
+RESULT: Final = ToolExecutionResult(is_success=True, tool_name="echo")
+NEAR: Final = {
+    "ToolEngine": [
+        *("explain", "snapshot", "pause", "drain", "tools_directory", "excute", "get_stats"),
+    ],
+    "ToolExecutionResult": ["outputs", "error_typ", "is_succes"],
+    "ToolSession": ["excute", "list_al", "generate_prompt"],
+    "ToolSubAgent": ["excute", "execute_many", "get_summary"],
+    "AgentLoop": ["rum", "message", "execute", "list_all"],
+}
+
+
+def make(kind: str) -> Any:
+    engine = ToolEngine()
+    session = ToolSession(engine, "s")
+    return {
+        "ToolEngine": engine,
+        "ToolExecutionResult": RESULT,
+        "ToolSession": session,
+        "ToolSubAgent": ToolSubAgent("a", engine),
+        "AgentLoop": AgentLoop(session, RecordedModel({"replies": [{"text": "Yes."}]})),
+    }[kind]
 
 
 @pytest.mark.parametrize(
-    "name",
-    [*_MEANT, "explain", "snapshot", "pause", "drain", "tools_directory", "excute", "get_stats"],
+    ("kind", "name"),
+    [(kind, name) for kind, names in NEAR.items() for name in (*_KNOWN[kind].meant, *names)],
 )
-def test_what_is_told_is_there(name: str) -> None:
-    engine = ToolEngine()
+def test_what_is_told_is_there(kind: str, name: str) -> None:
+    owner = make(kind)
     with pytest.raises(AttributeError) as raised:
-        getattr(engine, name)
-    found = re.search(r"(?:it is engine\.|did you mean ')([\w.]+)", str(raised.value))
+        getattr(owner, name)
+    word = _KNOWN[kind].word
+    found = re.search(rf"(?:it is {word}\.|did you mean ')([\w.]+)", str(raised.value))
     assert found, raised.value
-    attrgetter(found[1])(engine)
+    attrgetter(found[1])(owner)
 
 
+@pytest.mark.parametrize("kind", _KNOWN)
 @pytest.mark.parametrize("name", ["_private", "__len__", "qqqq"])
-def test_nothing_is_made_up(name: str) -> None:
+def test_nothing_is_made_up(kind: str, name: str) -> None:
     """What is like nothing has Python's own words, and `hasattr` is false."""
-    engine = ToolEngine()
-    assert not hasattr(engine, name)
+    owner = make(kind)
+    assert not hasattr(owner, name)
     with pytest.raises(AttributeError, match=rf"no attribute '{name}'$"):
-        getattr(engine, name)
+        getattr(owner, name)
+
+
+def test_a_result_is_copied_as_before() -> None:
+    """Copying and pickling ask for names that are not there."""
+    packed = pickle.dumps(RESULT)
+    assert copy.deepcopy(RESULT) == copy.copy(RESULT) == pickle.loads(packed)  # noqa: S301
+
+
+async def test_an_argument_as_a_keyword() -> None:
+    """Python's own words name the method that was called, and not one further in."""
+    async with ToolEngine() as engine:
+        with pytest.raises(TypeError, match=r"^ToolEngine\.execute\(\) got an unexpected keyword"):
+            await engine.execute("echo", message="hi")  # type: ignore[call-arg]

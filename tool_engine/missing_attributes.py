@@ -1,41 +1,101 @@
-"""What was meant by an attribute that an engine has not?"""
+"""What was meant by an attribute that a public object has not?"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from tool_engine.model.checks.nearness import suggest_near
 
-_PARTS: Final = ("controller", "store", "config")
-"""The parts of an engine that have methods of their own."""
-_MEANT: Final = {
-    "call": "execute",
-    "call_tool": "execute",
-    "invoke": "execute",
-    "run": "execute",
-    "run_tool": "execute",
-    "add_tool": "register_tool",
-    "history": "query_call_records",
-    "records": "query_call_records",
-    "list_tools": "list_all",
-    "tools": "list_all",
-    "stats": "get_statistics",
+
+class _Known(NamedTuple):
+    word: str
+    """What a program calls such an object."""
+    meant: dict[str, str]
+    """What other libraries, and the command line, call it -> its name here."""
+    parts: tuple[str, ...] = ()
+    """The parts that have methods of their own."""
+
+
+_CALLS: Final = dict.fromkeys(("call", "call_tool", "invoke", "ainvoke", "run_tool"), "execute")
+_KNOWN: Final = {
+    "ToolEngine": _Known(
+        "engine",
+        {
+            **_CALLS,
+            "run": "execute",
+            "add_tool": "register_tool",
+            "get_tool": "get",
+            "history": "query_call_records",
+            "records": "query_call_records",
+            "list_tools": "list_all",
+            "tools": "list_all",
+            "stats": "get_statistics",
+        },
+        ("controller", "store", "config"),
+    ),
+    "ToolExecutionResult": _Known(
+        "result",
+        {
+            **dict.fromkeys(
+                ("content", "data", "response", "result", "return_value", "text", "value"),
+                "output",
+            ),
+            **dict.fromkeys(
+                ("failed", "is_error", "isError", "ok", "succeeded", "success"), "is_success"
+            ),
+            **dict.fromkeys(("exception", "message", "error_message"), "error"),
+            **dict.fromkeys(("duration", "elapsed"), "execution_time"),
+            "id": "call_id",
+            "name": "tool_name",
+            "status": "outcome",
+        },
+    ),
+    "ToolSession": _Known(
+        "session",
+        {
+            **_CALLS,
+            "run": "process",
+            "id": "session_id",
+            "list_tools": "list_all",
+            "add_tool": "register_tool",
+            "prompt": "system_prompt",
+        },
+    ),
+    "ToolSubAgent": _Known(
+        "sub_agent",
+        {
+            **_CALLS,
+            "run": "execute",
+            **dict.fromkeys(("batch", "abatch", "gather", "run_all"), "execute_batch"),
+            "tools": "enabled_tools",
+            "summary": "get_execution_summary",
+            "reset": "clear_history",
+            "results": "history",
+        },
+    ),
+    "AgentLoop": _Known(
+        "loop",
+        dict.fromkeys(("ainvoke", "arun", "ask", "chat", "invoke", "send"), "run"),
+        ("session",),
+    ),
 }
-"""What other libraries, and the command line, call it -> its name here."""
 
 
-def make_attribute_error(engine: object, name: str) -> AttributeError:
-    """Return the error about an attribute of an engine that is not there."""
-    text = f"{type(engine).__name__!r} object has no attribute {name!r}"
+def make_attribute_error(owner: object, name: str) -> AttributeError:
+    """Return the error about an attribute of a public object that is not there."""
+    text = f"{type(owner).__name__!r} object has no attribute {name!r}"
     if not name.startswith("_"):
-        text += _suggest_name(engine, name)
-    return AttributeError(text, name=name, obj=engine)
+        text += _suggest_name(owner, name)
+    return AttributeError(text, name=name, obj=owner)
 
 
-def _suggest_name(engine: object, name: str) -> str:
-    if meant := _MEANT.get(name):
-        return f"; it is engine.{meant}"
-    for part in _PARTS:
-        if name in dir(vars(engine).get(part)):
-            return f"; it is engine.{part}.{name}"
-    return suggest_near(name, [each for each in dir(engine) if not each.startswith("_")])
+def _suggest_name(owner: object, name: str) -> str:
+    kinds = (each.__name__ for each in type(owner).__mro__)
+    known = next((_KNOWN[each] for each in kinds if each in _KNOWN), _Known("it", {}))
+    if meant := known.meant.get(name):
+        return f"; it is {known.word}.{meant}"
+    for part in known.parts:
+        # Not by `getattr`: a part that is not there yet would be asked for without end.
+        if name in dir(vars(owner).get(part)):
+            return f"; it is {known.word}.{part}.{name}"
+    return suggest_near(name, [each for each in dir(owner) if not each.startswith("_")])

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.errors import ConfigurationError, DefinitionError, DefinitionProblem
 from tool_engine.executors.handler import PreparedHandler, signature_key
+from tool_engine.model.checks.known_fields import KnownNames
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.json.unpacking import making_old_values
 from tool_engine.model.tool import Tool, is_source_name
@@ -27,7 +28,7 @@ Definition = Tool | Mapping[str, Any]
 _FROM_CODE: Final = "<code>"
 
 
-class RegistersTools:
+class RegistersTools(KnownNames):
     """What an engine does with tools and executors of its program."""
 
     index: ToolIndex
@@ -42,12 +43,6 @@ class RegistersTools:
 
         def _swap_index(self, index: ToolIndex, cause: str = "code") -> None:
             """Replace the present snapshot."""
-
-    else:  # hidden from type checkers, which would accept any name
-
-        def __getattr__(self, name: str) -> Any:
-            # Loaded by name: programs that run have no misspelt names.
-            raise import_module("tool_engine.missing_attributes").make_attribute_error(self, name)
 
     def register_executor(self, name: str, executor: ToolExecutor) -> None:
         """Run the tools whose `entry.handler` is `name` with `executor`.

@@ -25,7 +25,7 @@ from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolCall, ToolExecutionResult
 from tool_engine.model.checks.bounds import check_count
-from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.checks.known_fields import KnownArguments, KnownNames
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.foreign import ends_caller
@@ -78,7 +78,7 @@ def parts_of(call: object) -> tuple[object, object]:
 
 
 @refuse_copying("pass it on as it is, or make another one for the same engine")
-class ToolSubAgent(KnownArguments):
+class ToolSubAgent(KnownArguments, KnownNames):
     """Calls tools for one agent and remembers how the calls ended.
 
     Every call gets a context of its own, so that no call sees another one's variables, and no

@@ -315,6 +315,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         "--expression",
     ),
     ("cli/calls/call_arguments.py", output("call", "calculator", "--time-out", "1"), "--timeout"),
+    ("cli/engines.py", output("test", "--app", "tool_engine:Tool_Engin"), "ToolEngine"),
     ("cli/usage.py", output("Validate"), "validate"),
     ("cli/chat/turns.py", of(_asked, "/Usage"), "/usage"),
     ("cli/usage.py", output("list", "--catgory", "http"), "--category"),

@@ -22,7 +22,7 @@ from tool_engine.interfaces import ChatModel
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.field_types import convert_value
-from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.checks.known_fields import KnownArguments, KnownNames
 from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.object_arguments import make_readable
@@ -35,7 +35,7 @@ _VALUES: Final = ("name", "protocol")
 
 
 @refuse_copying("keep it with to_dict() and get it back with AgentLoop.from_dict()")
-class AgentLoop(KnownArguments):
+class AgentLoop(KnownArguments, KnownNames):
     """A conversation: asks the model, runs its calls, and asks again.
 
     It works with any `ChatModel`. The session decides what the conversation may use and spend. One

@@ -519,3 +519,7 @@ class Pipeline:
         if is_interrupt(run.error):
             raise run.error
         return result
+
+
+# An engine has it as its own method, and Python's errors about arguments name the method.
+Pipeline.execute.__qualname__ = "ToolEngine.execute"

@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 
 from tool_engine.errors import ConfigurationError, UnboundContextError
 from tool_engine.model.checks.bounds import check_caller
-from tool_engine.model.checks.known_fields import KnownFields
+from tool_engine.model.checks.known_fields import KnownFields, KnownNames
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT, deep_copy_of, pickled_parts
 from tool_engine.model.json.data import Data, fields_as_json
 from tool_engine.model.json.returned_value import copy_plain, describe_result
@@ -398,7 +398,7 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         }
 
 
-class ToolExecutionResult(msgspec.Struct, Data):
+class ToolExecutionResult(msgspec.Struct, Data, KnownNames):
     """Everything about a finished call; `output` is its data."""
 
     is_success: bool

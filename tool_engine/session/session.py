@@ -19,7 +19,7 @@ from tool_engine.interfaces import (
 )
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal, ToolCall, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.checks.known_fields import KnownArguments, KnownNames
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.context_check import heard_by
 from tool_engine.model.json.copying import refuse_copying
@@ -46,7 +46,7 @@ from tool_engine.subagent import ToolSubAgent
 
 
 @refuse_copying("keep it with save() and get it back with ToolSession.restore()")
-class ToolSession(KnownArguments, Source):
+class ToolSession(KnownArguments, KnownNames, Source):
     """One conversation: what it may use, remember and spend. X1.
 
     Many sessions share one engine; none sees another one's state. A session lives on one event

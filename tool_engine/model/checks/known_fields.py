@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -29,6 +30,18 @@ class KnownFields(msgspec.StructMeta):
         except TypeError as error:
             check_known(cls.__name__, values, cls.__struct_fields__)
             raise ConfigurationError(f"{cls.__name__} cannot be made: {error}") from error
+
+
+class KnownNames:
+    """A base class whose AttributeErrors say which name was meant, as other libraries have it."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            # Loaded by name: programs that run have no misspelt names.
+            raise import_module("tool_engine.missing_attributes").make_attribute_error(self, name)
 
 
 class KnownArguments:
