@@ -14,7 +14,7 @@ from tests.calls.audit import Audit, make_engine
 from tests.calls.samples import bare
 from tests.growth import growth_of
 from tool_engine import ToolEngine, ToolExecutionContext, ToolExecutionResult
-from tool_engine.calls.plan import UNCHECKED, choose_readying
+from tool_engine.calls.ready_output import UNCHECKED, choose_readying
 from tool_engine.knowledge.snapshot import pack, restore_value
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.validation.output import OutputCheck

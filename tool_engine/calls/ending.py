@@ -14,7 +14,8 @@ import msgspec
 
 from tool_engine.calls.call import Call
 from tool_engine.calls.failure import Failure
-from tool_engine.calls.plan import Plan, Ready
+from tool_engine.calls.plan import Plan
+from tool_engine.calls.ready_output import Ready
 from tool_engine.events import EventBus
 from tool_engine.interfaces import Slot
 from tool_engine.knowledge.entry import VisibleCall, secrets_sent, without_values

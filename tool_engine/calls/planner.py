@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.backends.local import LocalBackend
 from tool_engine.calls.failure import Failure
-from tool_engine.calls.plan import Accept, Explain, Placing, Plan, Readying, choose_readying
+from tool_engine.calls.plan import Accept, Explain, Placing, Plan
+from tool_engine.calls.ready_output import Readying, choose_readying
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.executor_registry import ExecutorRegistry

@@ -15,7 +15,8 @@ from tool_engine.backends.task import ABORTED, TIMED_OUT, WITHDRAWN, ToolTask, t
 from tool_engine.calls.call import Call, attempt_of, end_of
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import is_interrupt
-from tool_engine.calls.plan import Plan, Ready
+from tool_engine.calls.plan import Plan
+from tool_engine.calls.ready_output import Ready
 from tool_engine.interfaces import AdmissionController, Slot
 from tool_engine.model.tool import RetryPolicy
 
