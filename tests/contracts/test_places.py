@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 
+from tests.effort import IS_WHOLE
 from tests.ray_cluster import RayCluster
 from tool_engine import (
     ConcurrencyConfig,
@@ -154,6 +155,10 @@ async def open_stand(
 
 
 PLACE = [pytest.param(each, marks=pytest.mark.ray if each == "ray" else ()) for each in PLACES]
+beside_fleet = pytest.mark.parametrize(
+    "shared_stand", PLACE if IS_WHOLE else PLACE[:2], indirect=True, scope="module"
+)
+"""Of what `tests/fleet` shows of a fleet in every run; each tool there starts a worker."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=PLACE)
@@ -192,6 +197,7 @@ async def test_it_runs_there(stand: Stand) -> None:
     assert (pid == os.getpid()) == (stand.place == "here")
 
 
+@beside_fleet  # test_failures.py::test_deadlines
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["block", "wait", "ignore"])
 async def test_the_deadline(stand: Stand, name: str) -> None:
@@ -203,6 +209,7 @@ async def test_the_deadline(stand: Stand, name: str) -> None:
     await stand.check_slot()
 
 
+@beside_fleet  # test_failures.py::test_a_cancelled_handler_cleans_up_and_its_worker_stays
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["block", "wait"])
 async def test_a_cancelled_caller(stand: Stand, name: str) -> None:
@@ -260,6 +267,7 @@ async def test_what_a_handler_prints(stand: Stand, capfd: pytest.CaptureFixture[
     assert ("word" in capfd.readouterr().out) == (stand.place == "here")
 
 
+@beside_fleet  # test_failures.py::test_hostile_handlers
 async def test_a_handler_that_ends_its_process(stand: Stand) -> None:
     """R9, DESIGN 10.5: a process that dies ends its call, and what became of it is unknown."""
     if stand.place == "here":
@@ -270,6 +278,7 @@ async def test_a_handler_that_ends_its_process(stand: Stand) -> None:
     await stand.check_slot()
 
 
+@beside_fleet  # test_failures.py::test_a_child_that_a_call_leaves
 async def test_nothing_is_left_of_what_it_started(stand: Stand) -> None:
     """Promise 4: a program with a session of its own is gone when the slot goes back."""
     if stand.place == "here":

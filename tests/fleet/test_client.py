@@ -140,6 +140,7 @@ async def test_calls_elsewhere(address: str, tmp_path: Path) -> None:
     await asyncio.wait_for(has_ended(pid), SOON)
 
 
+@pytest.mark.skipif(not IS_WHOLE, reason="a second process for a client: make proof")
 @pytest.mark.timeout(600)
 async def test_the_process_for_a_client_ends_as_it_starts(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -29,10 +29,10 @@ open(f"FOLDER/{os.getpid()}", "ab").close()
 CROSSING = """
 class Taken:
     def __reduce__(self): return (open, (PATH, "w"))
-def give(text): return (text + ",") * 2
-def large(text): return (text + ",") * 100_000
-def odd(text): return Taken()
-def fail(text):
+def give(text):
+    way, _, text = text.partition(" ")
+    if way == "odd": return Taken()
+    if way != "fail": return (text + ",") * int(way)
     error = ValueError(text)
     error.value = Taken()
     raise error
@@ -61,13 +61,11 @@ async def test_no_pickle_of_ours_or_of_a_tool(
     (handlers / "crossing_of_fleets.py").write_text(code)
     runtime = {"env_vars": {"PYTHONPATH": str(noted["hooks"])}}
     async with asyncio.timeout(2 * BOUND), fleet_engine(handlers) as bench:
-        for name in ("give", "large", "odd", "fail"):
-            handler = f"crossing_of_fleets:{name}"
-            bench.add_tool(handler, name, runtime=runtime, max_workers=1)
-        assert (await bench.call("give", SENT)).output == {"result": RETURNED}
-        assert len((await bench.call("large", SENT)).output["result"]) > 2**20
-        assert "has no form in JSON" in str((await bench.call("odd", SENT)).error)
-        assert SENT in str((await bench.call("fail", SENT)).error)
+        bench.add_tool("crossing_of_fleets:give", "give", runtime=runtime, max_workers=1)
+        assert (await bench.call("give", f"2 {SENT}")).output == {"result": RETURNED}
+        assert len((await bench.call("give", f"100000 {SENT}")).output["result"]) > 2**20
+        assert "has no form in JSON" in str((await bench.call("give", f"odd {SENT}")).error)
+        assert SENT in str((await bench.call("give", f"fail {SENT}")).error)
         driver = await asyncio.to_thread(_read_noted, noted["driver"])
         workers = await asyncio.to_thread(_read_noted, noted["worker"])
     assert len(driver) == 1, "the hook is in the driver"

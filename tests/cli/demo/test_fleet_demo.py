@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.effort import IS_WHOLE
 from tests.fleet.seen import check_seen_here_alone
 from tests.ray_cluster import is_alive, needs_ray, tree_of
 
@@ -90,6 +91,7 @@ def test_what_it_shows_until_ctrl_c(short_folder: Path) -> None:
 
 @needs_ray
 @pytest.mark.ray
+@pytest.mark.skipif(not IS_WHOLE, reason="the same steps in another form: make proof")
 def test_what_the_fleet_kept_as_json(short_folder: Path) -> None:
     """To its end: the deadline, and that the fleet ended with its engine, too."""
     process = begin(short_folder, "--json")
