@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
+from sqlalchemy.dialects import postgresql
 
 from tests.background.test_tasks import Work
 from tests.effort import IS_WHOLE
@@ -24,6 +27,7 @@ from tool_engine import (
     ToolExecutionContext,
 )
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
+from tool_engine.knowledge.sql.task_claims import take_tasks
 
 COUNT = 2_000 if IS_WHOLE else 450
 BOUND = 240.0
@@ -156,4 +160,29 @@ async def test_how_many_statements_it_takes(
         assert await engine.tasks.cancel_all(status="queued") >= COUNT - 6
     # The engine's own looks, once a second, are among them.
     assert len(asked) < COUNT / 6, Counter(asked)
+    work.gate.set()
+
+
+@pytest.mark.parametrize("make", ["postgresql"], indirect=True)
+async def test_which_rows_it_reads(make: Make, work: Work) -> None:
+    """Those of the tasks that are taken: a line of any length is not gone through."""
+    engine = await make()
+    handles = await start_all(engine, COUNT)
+    taken = take_tasks([each.id for each in handles[-100:]], "someone")
+    words = {"literal_binds": True}
+    dialect: Any = postgresql
+    given: Any = taken.statement
+    statement = given.compile(dialect=dialect.dialect(), compile_kwargs=words)
+    assert engine.config.records is not None
+    connection = await asyncpg.connect(engine.config.records)
+    try:
+        # So few rows would be read as they lie.
+        await connection.execute("SET enable_seqscan = off")
+        plan = await connection.fetch(f"EXPLAIN (ANALYZE, COSTS off) {statement}")
+    finally:
+        await connection.close()
+    written = "\n".join(line for (line,) in plan)
+    assert "rows=100" in written
+    passed_over = re.findall(r"Rows Removed by [ a-zA-Z]*: (\d+)", written)
+    assert sum(map(int, passed_over)) < 100, written
     work.gate.set()

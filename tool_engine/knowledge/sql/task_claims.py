@@ -24,6 +24,8 @@ ROW: Final = tuple(
 )
 # As written in the index of the line, else it is not used.
 IS_FREE: Final = and_(text("status = 'queued'"), tasks.c.worker.is_(None))
+# As in no index: what names tasks by their numbers is not to read all that wait.
+_IS_STILL_FREE: Final = and_(text("'' || status = 'queued'"), tasks.c.worker.is_(None))
 LINE: Final = tasks.c.priority, tasks.c.turn, tasks.c.number
 """The order in which tasks are begun."""
 _SPARE: Final = 8
@@ -106,13 +108,34 @@ def claim_expired(worker: str, now: float, limit: int) -> Step:
     return _give_tasks(worker, _pick_once(old))
 
 
-def _pick_once(numbers: Select[Any]) -> ColumnElement[bool]:
+class _IsPicked(FunctionElement[Any]):
+    """Whether a task's number is one of those that a query picks.
+
+    Args:
+        picked: The query.
+    """
+
+    inherit_cache = True
+
+
+@compiles(_IsPicked, "sqlite")
+def _find_in_file(element: Any, compiler: Any, **options: Any) -> str:
+    return f"tool_tasks.number IN {compiler.process(element.clauses, **options)}"
+
+
+@compiles(_IsPicked, "postgresql")
+def _find_at_server(element: Any, compiler: Any, **options: Any) -> str:
+    # As an array: joined with a set, each task of the line would be compared with each number.
+    return f"tool_tasks.number = ANY (ARRAY {compiler.process(element.clauses, **options)})"
+
+
+def _pick_once(numbers: Select[Any]) -> _IsPicked:
     """Names the rows that a query gives.
 
     As a part of its own: else PostgreSQL may ask again for each row, and locks more than the limit.
     """
     picked = numbers.with_for_update(skip_locked=True).cte("picked")
-    return tasks.c.number.in_(select(picked.c.number))
+    return _IsPicked(select(picked.c.number).scalar_subquery())
 
 
 def take_tasks(task_ids: Collection[str], worker: str) -> Step:
@@ -121,11 +144,11 @@ def take_tasks(task_ids: Collection[str], worker: str) -> Step:
     if len(named) == 1:
         # It waits for another engine that has just looked at it.
         return _give_tasks(worker, tasks.c.task_id == named[0])
-    free = select(tasks.c.number).where(tasks.c.task_id.in_(named), IS_FREE)
+    free = select(tasks.c.number).where(tasks.c.task_id.in_(named), _IS_STILL_FREE)
     return _give_tasks(worker, _pick_once(free))
 
 
 def _give_tasks(worker: str, which: ColumnElement[bool]) -> Step:
     # Once more: another engine may have been first.
-    given = update(tasks).where(which, IS_FREE).values(worker=worker)
+    given = update(tasks).where(which, _IS_STILL_FREE).values(worker=worker)
     return Step(given.returning(*ROW))
