@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -112,3 +115,44 @@ async def test_a_body_that_comes_in_parts(service: Service) -> None:
     writer.close()
     assert status_of(answer.decode()) == 200
     assert '"result":3' in answer.decode()
+
+
+def _parts(size: int) -> Iterator[bytes]:
+    for _ in range(size >> 16):
+        yield b"x" * (1 << 16)
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize(
+    ("headers", "size", "status"),
+    [
+        ((TOKEN, JSON), 5 << 20, 413),
+        ((TOKEN, JSON), 30 << 20, 413),
+        ((JSON,), 3 << 20, 401),
+        ((TOKEN,), 3 << 20, 415),
+        ((TOKEN, JSON, "Origin: http://other.example\r\n"), 5 << 20, 403),
+    ],
+)
+async def test_the_answer_to_a_body_that_is_refused(
+    service: Service, headers: tuple[str, ...], size: int, status: int, is_chunked: bool
+) -> None:
+    """A client that reads the answer once it has sent all gets it, and no reset connection."""
+    address = service.url.removeprefix("http://")
+    named = dict(line.strip().split(": ", 1) for line in headers)
+
+    def send() -> tuple[int, str]:
+        connection = http.client.HTTPConnection(address, timeout=BOUND)
+        body = _parts(size) if is_chunked else b"x" * size
+        connection.request("POST", "/v1/tools/add/calls", body, named, encode_chunked=is_chunked)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())["type"]
+
+    said, kind = await asyncio.to_thread(send)
+    assert (said, kind.startswith("urn:tool-engine:")) == (status, True)
+
+
+async def test_a_body_that_is_refused_and_does_not_come(service: Service) -> None:
+    """It is waited for, but not for long."""
+    request = head(CALL, JSON, f"Content-Length: {5 << 20}\r\n")
+    async with asyncio.timeout(BOUND):
+        assert status_of(await speak(service.url, request)) == 413

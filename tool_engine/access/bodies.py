@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from tool_engine.access.problem import Problem
@@ -13,6 +14,13 @@ LONGEST: Final = 4 << 20
 """The most bytes of one body."""
 _LONGEST_WAIT: Final = 60.0
 """Seconds that a client may take to send a body."""
+_MOST_READ: Final = 16 * LONGEST
+"""The most bytes that are read of a body that is refused."""
+_LONGEST_LINGER: Final = 10.0
+"""Seconds for which a body is read that is refused."""
+_LONGEST_SILENCE: Final = 1.0
+"""Seconds without a part of it, after which no more is waited for."""
+_ANNOUNCING: Final = frozenset((b"content-length", b"transfer-encoding"))
 
 
 def has_body(scope: Any, sent: Mapping[bytes, bytes]) -> bool:
@@ -51,9 +59,29 @@ async def read_body(receive: Any) -> bytes | None:
         body: bytes | None = ended.value
     else:
         body = await _read_in_time(reading, waited_for)
-    if body is not None and len(body) > LONGEST:
-        raise _make_too_large()
     return body
+
+
+def announces_body(scope: Any) -> bool:
+    """Return True if a client sends a body without waiting to be asked for it."""
+    names = {name for name, _ in scope["headers"]}
+    return b"expect" not in names and not names.isdisjoint(_ANNOUNCING)
+
+
+async def discard_body(receive: Any) -> None:
+    """Read a body that is refused, to its end if it comes in time.
+
+    A connection that is closed while its client still sends is reset: most clients read the answer
+    after they have sent all, and never see it.
+    """
+    size, is_more, loop = 0, True, asyncio.get_running_loop()
+    latest = loop.time() + _LONGEST_LINGER
+    with suppress(TimeoutError):
+        while is_more and size <= _MOST_READ:
+            async with asyncio.timeout_at(min(loop.time() + _LONGEST_SILENCE, latest)):
+                message = await receive()
+            size += len(message.get("body", b""))
+            is_more = message.get("more_body", False)
 
 
 def replay_body(body: bytes, receive: Any) -> Any:
@@ -67,16 +95,22 @@ def replay_body(body: bytes, receive: Any) -> Any:
 
 
 async def _read_parts(receive: Any) -> bytes | None:
-    """Return a body, or as much as is too much; None: the client has left."""
-    parts, size = [], 0
-    while size <= LONGEST:
+    """Return a body; None: the client has left.
+
+    Raises:
+        Problem: It is too large. It is read on, as by `discard_body`, and not kept.
+    """
+    parts, size, is_more = [], 0, True
+    while is_more and size <= _MOST_READ:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if not message.get("more_body", False):
-            break
+        part, is_more = message.get("body", b""), message.get("more_body", False)
+        size += len(part)
+        if size <= LONGEST:
+            parts.append(part)
+    if size > LONGEST:
+        raise _make_too_large()
     return b"".join(parts)
 
 

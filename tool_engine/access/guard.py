@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
-from tool_engine.access.bodies import has_body, read_body, replay_body
+from tool_engine.access.bodies import announces_body, discard_body, has_body, read_body, replay_body
 from tool_engine.access.heads import (
     check_address,
     find_path,
@@ -107,12 +107,12 @@ class Guard:
             principal = self._find_unnamed(scope, sent, path) or await self._find_named(token)
             self._count_request(principal)
         except Problem as problem:
-            await _refuse_request(problem, send)
+            await _refuse_request(problem, scope, receive, send)
             return
         try:
             body = b""
             if wants_body:
-                found = await _take_body(sent, receive, send, principal)
+                found = await _take_body(scope, sent, receive, send, principal)
                 if found is None:
                     return
                 body, receive = found, replay_body(found, receive)
@@ -211,21 +211,30 @@ async def _verify_token(auth: Verifier, token: str) -> Principal | None:
     return found
 
 
-async def _refuse_request(problem: Problem, send: Any) -> None:
-    """Answer a request that does not pass; what else its client sends is not read any more."""
+async def _refuse_request(problem: Problem, scope: Any, receive: Any, send: Any) -> None:
+    """Answer a request that does not pass, before its body is read."""
     problem.headers["connection"] = "close"
-    await send_problem(problem, send)
+    is_last = not announces_body(scope)
+    await send_problem(problem, send, is_last=is_last)
+    if not is_last:
+        await discard_body(receive)
+        await send({"type": "http.response.body", "body": b""})
 
 
 async def _take_body(
-    sent: Mapping[bytes, bytes], receive: Any, send: Any, principal: Principal
+    scope: Any, sent: Mapping[bytes, bytes], receive: Any, send: Any, principal: Principal
 ) -> bytes | None:
     """Return the body; None: it was refused, or the client has left."""
     try:
         _check_body(sent, principal)
+    except Problem as problem:
+        await _refuse_request(problem, scope, receive, send)
+        return None
+    try:
         return await read_body(receive)
     except Problem as problem:
-        await _refuse_request(problem, send)
+        problem.headers["connection"] = "close"
+        await send_problem(problem, send)
         return None
 
 

@@ -94,14 +94,14 @@ def make_unknown(*, is_sent: bool = True) -> Problem:
     )
 
 
-async def send_problem(problem: Problem, send: Any) -> None:
-    """Send a problem as the answer to a request."""
+async def send_problem(problem: Problem, send: Any, *, is_last: bool = True) -> None:
+    """Send a problem as the answer to a request; without `is_last` its end is to follow."""
     status, body, headers = problem.write()
     raw = [*PROTECTED, NOT_KEPT]
     raw += [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     raw.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": body, "more_body": not is_last})
 
 
 def write_too_many() -> bytes:

@@ -6,12 +6,12 @@ from collections.abc import Awaitable
 from importlib import import_module
 from inspect import isawaitable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from tool_engine.cli.failures import CommandError
-from tool_engine.cli.settings import put_first
+from tool_engine.cli.settings import Settings, put_first
 from tool_engine.engine import ToolEngine
 from tool_engine.executors.python.project import PROJECT_FOLDER
 from tool_engine.model.checks.nearness import suggest_near
@@ -24,6 +24,14 @@ AppOption = Annotated[
         help="Your ToolEngine, with its executors, handlers and sources.",
     ),
 ]
+_OWN: Final = {
+    "sources": "ToolEngineConfig has sources",
+    "records": "ToolEngineConfig has records",
+    "mcp_servers": "ToolEngineConfig has mcp_servers",
+    "cluster": "ConcurrencyConfig has cluster",
+    "tools": "ToolEngineConfig has tools_directory",
+}
+"""A setting of all commands -> where a program says it."""
 Found = ToolEngine | Awaitable[Any]
 """An engine, or what an async function of a program returns."""
 
@@ -44,6 +52,27 @@ def load_app(text: str) -> Found:
     if callable(value) and not isinstance(value, type | ToolEngine):
         value = _call_factory(value, text)
     return value if isawaitable(value) else _check_engine(value, text)
+
+
+def check_app(app: str, settings: Settings, *given: tuple[str, str, object]) -> None:
+    """Check that no option says what the engine of a program says itself.
+
+    Args:
+        app: Names the engine.
+        settings: The options of all commands.
+        given: Options of one command: each with its setting, and its value or None.
+
+    Raises:
+        CommandError: One does.
+    """
+    said = [(option, f"ToolEngineConfig has {name}") for option, name, value in given if value]
+    said += [(settings.origins.get(name, ""), place) for name, place in _OWN.items()]
+    for option, place in said:
+        # Variables and a project's settings are of all its programs.
+        if option.startswith("--"):
+            raise CommandError(
+                f"{option} is for a folder: {app} has an engine of its own, whose {place}"
+            )
 
 
 async def wait_for_app(found: Found, text: str) -> ToolEngine:

@@ -81,6 +81,8 @@ async def test_the_engine_of_a_program(tmp_path: Path) -> None:
     try:
         async with asyncio.timeout(BOUND):
             url = (await process.stderr.readline()).decode().split()[-1]
+            said = [(await process.stderr.readline()).decode() for _ in range(2)]
+        assert any("ToolEngineConfig(keep_events=1000) keeps them" in line for line in said)
         async with aiohttp.ClientSession(url) as http:
             path, body = "/v1/tools/price/calls", {"arguments": {"article": "tea"}}
             async with http.post(path, json=body) as answer:
@@ -242,6 +244,15 @@ async def test_a_server_below_the_path_of_a_proxy(tmp_path: Path) -> None:
         (("--no-auth", "--root-path", "tools/"), "root_path must be a path such as '/tools'"),
         (("--no-auth", "--app", "a:b", "--keep-events", "5"), "a:b has an engine of its own"),
         (("--no-auth", "--app", "a:b", "--max-tasks", "5"), "has max_tasks_per_owner"),
+        (
+            ("--no-auth", "--app", "a:b", "--records", "sqlite:///x.db"),
+            "ToolEngineConfig has records",
+        ),
+        (
+            ("--no-auth", "--app", "a:b", "--mcp-config", "x.json"),
+            "ToolEngineConfig has mcp_servers",
+        ),
+        (("--no-auth", "--app", "a:b", "--tools", "x"), "has tools_directory"),
     ],
 )
 def test_what_is_not_served(

@@ -27,7 +27,7 @@ from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import KINDS
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import as_text, make_console, print_json
-from tool_engine.cli.engines import AppOption, load_app, wait_for_app
+from tool_engine.cli.engines import AppOption, check_app, load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.files.checking import check_files
 from tool_engine.cli.files.lock_findings import describe_versions, print_findings
@@ -96,6 +96,7 @@ def run_command(
     elif file is not None:
         raise CommandError("--app has a lock file of its own; leave out --file")
     else:
+        check_app(app, settings)
         report, broken = lock_app(app, names, check=check)
     if form in REPORTS:
         texts = [*broken, *([report.problem] if report.problem else [])]

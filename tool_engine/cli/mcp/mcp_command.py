@@ -15,7 +15,7 @@ import typer
 from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.open_requests import MOST
 from tool_engine.cli.console import announce_tools, safe_text
-from tool_engine.cli.engines import load_app, wait_for_app
+from tool_engine.cli.engines import check_app, load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.mcp.word_request import Request
 from tool_engine.cli.options import (
@@ -217,6 +217,7 @@ async def _serve_engine(
 ) -> int:
     serve = partial(_serve_clients, options=options, address=address)
     if options.app is not None:
+        check_app(options.app, settings)
         engine = await wait_for_app(load_app(options.app), options.app)
         _take_questions(engine, options)
         await serve_while_open(engine, serve)

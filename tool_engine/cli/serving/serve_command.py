@@ -12,7 +12,7 @@ import typer
 from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.open_requests import MOST
 from tool_engine.cli.console import announce_tools, safe_text
-from tool_engine.cli.engines import load_app, wait_for_app
+from tool_engine.cli.engines import check_app, load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import (
     HostsOption,
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 _PORT: Final = 8930
 _GRACE: Final = 30.0
+_FORGETS: Final = (
+    "events are not kept: who reads them and comes back misses those between; "
+    "ToolEngineConfig(keep_events=1000) keeps them\n"
+)
 _KEPT_EVENTS: Final = 1_000
 
 
@@ -135,10 +139,10 @@ def run_command(
             f"all who reach {host} could call every tool: say whose requests to take with "
             "--token-file FILE, or serve at 127.0.0.1"
         )
-    if app is not None:
-        _check_app(app, ("--keep-events", "keep_events", keep_events))
-        _check_app(app, ("--max-tasks", "max_tasks_per_owner", max_tasks))
     settings = settings_of(ctx, tools, records, mcp_config)
+    if app is not None:
+        events = ("--keep-events", "keep_events", keep_events)
+        check_app(app, settings, events, ("--max-tasks", "max_tasks_per_owner", max_tasks))
     options = ServeOptions(
         host=host,
         port=port,
@@ -157,16 +161,6 @@ def run_command(
         max_tasks=max_tasks,
     )
     return run_until_interrupted(_serve_until_end(settings, options))
-
-
-def _check_app(app: str, said: tuple[str, str, int | None]) -> None:
-    """Check that an option does not say what the engine of a program says itself."""
-    option, setting, value = said
-    if value is not None:
-        raise CommandError(
-            f"{option} is for a folder: {app} has an engine of its own, whose ToolEngineConfig has "
-            f"{setting}"
-        )
 
 
 async def _serve_until_end(settings: Settings, options: ServeOptions) -> int:
@@ -216,6 +210,8 @@ async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
     def announce(url: str) -> None:
         announce_tools(count, url)
         announce_studio(app, url)
+        if options.app is not None and not engine.config.keep_events:
+            sys.stderr.write(_FORGETS)
 
     app = await asyncio.to_thread(make_app)
     engine.subscribe(_write_waiting, ToolEngineEventType.APPROVAL_REQUESTED)
