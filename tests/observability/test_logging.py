@@ -293,8 +293,8 @@ def test_json_lines_are_always_json() -> None:
     )
     (line,) = lines_of(stream)
     assert line["event"] == "odd\nline"
-    assert line["nan"] == "nan"
-    assert line["deep"] == [{"inf": "inf"}, [1.5]]
+    assert line["nan"] == "NaN"
+    assert line["deep"] == [{"inf": "Infinity"}, [1.5]]
     assert stream.getvalue().count("\n") == 1
 
 

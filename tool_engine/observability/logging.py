@@ -19,6 +19,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from tool_engine.errors import ConfigurationError
 from tool_engine.logger import configured, current_call
 from tool_engine.model.checks.bounds import check_choice
+from tool_engine.model.json.returned_value import spell_number
 from tool_engine.redaction import redact
 from tool_engine.visible import DECEPTIVE
 
@@ -135,7 +136,7 @@ def _to_json(event_dict: EventDict, **options: Any) -> str:
 def _replace_nonfinite(value: Any) -> Any:
     """Return the value with texts in place of the numbers that JSON does not have."""
     if isinstance(value, float) and not isfinite(value):
-        return str(value)
+        return spell_number(value)
     if isinstance(value, dict):
         return {name: _replace_nonfinite(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -13,7 +13,7 @@ from json.encoder import encode_basestring
 from typing import Any, Final
 
 from tool_engine.model.json.free_key import free_key, text_key
-from tool_engine.model.json.returned_value import as_output, safe_repr, stand_in
+from tool_engine.model.json.returned_value import as_output, safe_repr, spell_number, stand_in
 from tool_engine.model.result import CutStrategy, ResultLimits
 
 MAX_DEPTH: Final = 64
@@ -81,7 +81,7 @@ def _fit_number(value: float) -> float | str:
         return int(value) if bits <= _MAX_BITS else f"<whole number of {bits:,} bits>"
     if math.isfinite(value):
         return float(value)
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return spell_number(value)
 
 
 def text_size(text: str, most: float = sys.maxsize) -> int:

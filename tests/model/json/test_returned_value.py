@@ -105,12 +105,12 @@ def test_text(value: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (math.nan, '"nan"'),
-        ([math.inf, -math.inf, 1.5, None], '["inf", "-inf", 1.5, null]'),
+        (math.nan, '"NaN"'),
+        ([math.inf, -math.inf, 1.5, None], '["Infinity", "-Infinity", 1.5, null]'),
         ({1: {(2, 3): Point()}, "a": ({4},)}, '{"1": {"(2, 3)": {"x": 1}}, "a": [[4]]}'),
         ([10**5000], '["<int>"]'),
-        ([math.nan, Broken()], '["nan", "<Broken>"]'),
-        ({Text("k"): math.nan}, '{"k": "nan"}'),
+        ([math.nan, Broken()], '["NaN", "<Broken>"]'),
+        ({Text("k"): math.nan}, '{"k": "NaN"}'),
     ],
 )
 def test_text_of_what_json_cannot_hold(value: Any, text: str) -> None:

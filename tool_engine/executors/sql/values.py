@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.model.json.returned_value import spell_number
+
 _MAX_INTEGER: Final = 2**63
 _MAX_DEPTH: Final = 60
 
@@ -25,7 +27,7 @@ def json_value(value: Any, depth: int = 0) -> Any:
     if isinstance(value, int):
         return value if -_MAX_INTEGER <= value < _MAX_INTEGER else str(value)
     if isinstance(value, float):
-        return value if math.isfinite(value) else _not_finite(value)
+        return value if math.isfinite(value) else spell_number(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()
     if isinstance(value, date | time):
@@ -58,16 +60,10 @@ def json_of_text(text: str) -> Any:
 
 def _plain_text(value: Any) -> str:
     if isinstance(value, Decimal):
-        return format(value, "f") if value.is_finite() else _not_finite(value)
+        return format(value, "f") if value.is_finite() else spell_number(value)
     if isinstance(value, timedelta):
         return f"PT{value.total_seconds():g}S"
     return str(value)
-
-
-def _not_finite(value: float | Decimal) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
 
 
 def _range_text(value: Any) -> str:

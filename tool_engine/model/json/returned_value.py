@@ -12,7 +12,7 @@ from enum import Enum
 from functools import partial
 from importlib import import_module
 from itertools import islice
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any, Final
 from uuid import UUID
 
@@ -177,8 +177,7 @@ def _make_plain(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, int | float):
-        is_one = has_writable_digits(value) if isinstance(value, int) else isfinite(value)
-        return value if is_one else safe_repr(value)
+        return _plain_number(value)
     if depth >= _MAX_DEPTH:
         return "…"
     if isinstance(value, Mapping):
@@ -186,6 +185,17 @@ def _make_plain(value: Any, depth: int) -> Any:
     if isinstance(value, list | tuple):
         return [_make_plain(item, depth + 1) for item in value]
     return _make_plain(stand_in(value), depth + 1)
+
+
+def _plain_number(value: float) -> float | str:
+    if isinstance(value, int):
+        return value if has_writable_digits(value) else safe_repr(value)
+    return value if isfinite(value) else spell_number(value)
+
+
+def spell_number(value: float | Decimal) -> str:
+    """Return the word for a number that JSON has not."""
+    return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _plain_mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
