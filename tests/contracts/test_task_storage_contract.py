@@ -189,7 +189,7 @@ async def test_final_once(storage: TaskStorage) -> None:
     assert await storage.change(task, done)
     assert not await storage.change(task, replace(done, status="failed"))
     assert not await storage.give_back(task)
-    assert await storage.take("a", "me") is None
+    assert await storage.take(["a"], "me") == []
     found = await storage.get("a")
     assert found is not None
     assert found.state.status == "succeeded"
@@ -233,10 +233,14 @@ async def test_given_back(storage: TaskStorage) -> None:
 
 
 async def test_taken_once(storage: TaskStorage) -> None:
-    """Of many who take a task at once, one has it."""
+    """Of many who take a task at once, one has it; of several, those that are free are taken."""
     await storage.put(task_for("a"))
-    taken = await asyncio.gather(*(storage.take("a", f"w{each}") for each in range(5)))
-    assert sum(each is not None for each in taken) == 1
+    taken = await asyncio.gather(*(storage.take(["a"], f"w{each}") for each in range(5)))
+    assert sorted(map(len, taken)) == [0, 0, 0, 0, 1]
+    for name in ("b", "c"):
+        await storage.put(task_for(name))
+    taken = await asyncio.gather(*(storage.take(["a", "b", "c"], f"w{n}") for n in range(5)))
+    assert sorted(each.state.id for many in taken for each in many) == ["b", "c"]
 
 
 async def test_lists(storage: TaskStorage) -> None:

@@ -28,6 +28,7 @@ from tool_engine.calls.plan import Plan
 from tool_engine.errors import ToolEngineError, UnboundContextError
 from tool_engine.interfaces import Run, Slot
 from tool_engine.knowledge.entry import VisibleCall
+from tool_engine.knowledge.memory import CallerFacts
 from tool_engine.logger import current_call
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult, ValidationError
 from tool_engine.model.context_check import check_context, heard_by, is_of_own
@@ -496,6 +497,18 @@ def joined_context(near: Call, inner: ToolExecutionContext) -> ToolExecutionCont
     joined = nested_context(near.bind(near.deadline), inner, None)
     joined._is_for_tool = inner.is_for_tool  # noqa: SLF001 - the engine's own
     return joined
+
+
+def read_caller(who: ToolExecutionContext) -> CallerFacts:
+    """Return what the record of a call says of who called."""
+    return (
+        who.caller_id,
+        who.caller_type,
+        who.conversation_id,
+        who.workflow_id,
+        who.parent_call_id,
+        who.session_id,
+    )
 
 
 def name_call(engine: str) -> str:

@@ -19,10 +19,10 @@ from tool_engine.admission.queue import Queue
 from tool_engine.admission.slot import ACTIVE, RELEASED, ConcurrencySlot
 from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask, task_of
-from tool_engine.calls.call import ANONYMOUS, Call, name_call
+from tool_engine.calls.call import ANONYMOUS, Call, name_call, read_caller
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure
-from tool_engine.calls.plain_events import make_end, make_start, read_caller
+from tool_engine.calls.plain_events import make_end, make_start
 from tool_engine.calls.plan import Plan
 from tool_engine.calls.present import SlotWait
 from tool_engine.events import EventBus

@@ -12,11 +12,10 @@ from inspect import getattr_static
 from time import time
 from typing import Any, Final
 
-from tool_engine.calls.call import ANONYMOUS, Call
+from tool_engine.calls.call import ANONYMOUS, Call, read_caller
 from tool_engine.calls.ending import redact_output
 from tool_engine.calls.plan import Plan
 from tool_engine.knowledge.memory import CallerFacts, PlainEntry
-from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.event import (
     ShownResult,
     ToolEngineEvent,
@@ -154,16 +153,4 @@ def make_end(entry: PlainEntry, plan: Plan) -> PlainEvent:
         _bucket=plan.bucket,
         _caller=entry.caller,
         _entry=entry,
-    )
-
-
-def read_caller(who: ToolExecutionContext) -> CallerFacts:
-    """Return what the record of a call says of who called."""
-    return (
-        who.caller_id,
-        who.caller_type,
-        who.conversation_id,
-        who.workflow_id,
-        who.parent_call_id,
-        who.session_id,
     )
