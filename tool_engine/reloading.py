@@ -103,6 +103,7 @@ class Reloader:
             self._code.of,
             is_enforced=config.lock == LOCK_ENFORCE,
             is_outdated=self._code.is_outdated,
+            options_of=lambda origin: self.servers.options_of(origin),  # noqa: PLW0108 - made below
         )
         # What a program registers needs no approval.
         registry.approved_code = lambda tool: self._approvals.code_of(tool) if tool.source else None

@@ -742,9 +742,10 @@ ELSEWHERE = (
     "list the servers under mcpServers",
     'write {"NAME": {...}}',
     "remove one, or rename it",
-    # tests/cli/files/test_lock_command.py approves what these name.
+    # tests/cli/files/test_lock_command.py and tests/cli/mcp/test_approving.py approve what these
+    # name.
     "`tool-engine lock --approve ",
-    "read it, then `tool-engine lock --approve ",
+    "read it, then `tool-engine",
 )
 """Cures that no text of one definition brings: the tests above apply them."""
 

@@ -108,7 +108,7 @@ def test_a_changed_text_waits_for_its_approval(
     ]
 
     said = in_program(lambda engine: engine.execute("issues", {})).error
-    assert "`tool-engine lock --approve issues` with --mcp-config FILE or --app MODULE:NAME" in said
+    assert "`tool-engine lock --approve issues --app MODULE:NAME`, or await engine" in said
     approved = command("lock", "--approve", "issues", "--app", APP)
     assert approved.out.splitlines()[0] == "changed  issues 1.0.0"
     assert call("issues") == {"result": "mcp:github issues 1.0.0"}

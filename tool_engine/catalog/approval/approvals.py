@@ -32,7 +32,7 @@ from tool_engine.catalog.loader import kind_of
 from tool_engine.errors import ApprovalConflictError, LockFileError, ToolNotFoundError
 from tool_engine.model.checks.setting_kinds import check_names
 from tool_engine.model.group import ToolGroup
-from tool_engine.model.tool import Tool
+from tool_engine.model.tool import Tool, is_source_name
 
 _MOST_OTHERS: Final = 1_000
 """Hashes of groups, and of tools that are gone, beyond as many as there are tools."""
@@ -52,8 +52,9 @@ class Approvals:
     """The approvals of one engine's lock file.
 
     `code_hash` is None for a tool that no code runs yet; `is_outdated` says whether the process
-    runs other code than it would read now. Unless `is_enforced`, every tool may be called, and the
-    file is not read.
+    runs other code than it would read now; `options_of` returns the options with which
+    `tool-engine lock` finds the tools of a source, None where only a program does. Unless
+    `is_enforced`, every tool may be called, and the file is not read.
     """
 
     def __init__(
@@ -63,11 +64,13 @@ class Approvals:
         *,
         is_enforced: bool,
         is_outdated: Callable[[Tool], bool] = lambda _: False,
+        options_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self.file = file
         self.is_enforced = is_enforced
         self._code_hash = code_hash
         self._is_outdated = is_outdated
+        self._options_of = options_of
         self._lock = ToolLock(file=file, problem=f"{file} was not read yet")
         self._hashes: dict[tuple[str, str], tuple[Definition, str]] = {}
 
@@ -107,7 +110,8 @@ class Approvals:
             return None
         is_covered = self.covers_code(tool)
         code = self._code_hash(tool) if is_covered else None
-        refusal = self._lock.refusal(tool, self._content_hash(tool), code)
+        options = self._options_of(tool.origin) if is_source_name(tool.source) else ""
+        refusal = self._lock.refusal(tool, self._content_hash(tool), code, options)
         if refusal is None and is_covered and self._is_outdated(tool):
             message = (
                 f"the tool {tool.name!r} is quarantined: this process has imported the code of "

@@ -127,16 +127,22 @@ class ToolLock:
         """Read a lock file as `read` does, or start an empty lock without one."""
         return cls.read(file, known) if os.path.lexists(file) else cls(file=file)
 
-    def refusal(self, tool: Tool, content: str, handler: str | None) -> QuarantinedTool | None:
+    def refusal(
+        self, tool: Tool, content: str, handler: str | None, options: str | None = ""
+    ) -> QuarantinedTool | None:
         """Return why `tool` may not be called; None: it may.
 
-        `content` is its `content_hash`, `handler` the hash of its code; None: unknown.
+        Args:
+            tool: Of a file or a source.
+            content: Its `content_hash`.
+            handler: The hash of its code; None: unknown.
+            options: Those with which the command finds it; None: only a program does.
         """
-        name, cure = tool.name, f"read it, then `tool-engine lock --approve {tool.name}`"
-        if is_source_name(tool.source):
-            cure += (
-                " with --mcp-config FILE or --app MODULE:NAME, or await engine.lock_tools("
-                f"[{name!r}]) in the program that adds the source {tool.origin!r}"
+        name, cure = tool.name, f"read it, then `tool-engine{options} lock --approve {tool.name}`"
+        if options is None:
+            cure = (
+                f"read it, then `tool-engine lock --approve {name} --app MODULE:NAME`, or await "
+                f"engine.lock_tools([{name!r}]) in the program that adds the source {tool.origin!r}"
             )
         known = self.tools.get(name)
         if self.problem is not None:

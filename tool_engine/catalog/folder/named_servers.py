@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from tool_engine.catalog.approval.approvals import Approvals
 from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.loader import duplicate_error
 
 Error = tuple[str, str]
+_ORIGIN: Final = "mcp:"
+_PROGRAM: Final = "mcp_servers"
+"""The place of servers that a program gives."""
+_SETTINGS: Final = ".toml"
+"""The end of the files that name servers for each command of a project."""
 
 
 class NamedServers:
@@ -41,6 +47,22 @@ class NamedServers:
     def lockable(self) -> dict[str, ServerDefinition]:
         """All by name; the configuration comes before files."""
         return {**self.wanted, **{each.name: each for each in self.configured}}
+
+    def options_of(self, origin: str) -> str | None:
+        """Return the options with which `tool-engine lock` finds the tools of a source.
+
+        None: it finds them only in the program, which adds the source or names the server itself.
+        """
+        name = origin.removeprefix(_ORIGIN)
+        place = next((each.place for each in self.configured if each.name == name), "")
+        if origin == name or place == _PROGRAM or not (place or name in self.wanted):
+            return None
+        if not place or place.endswith(_SETTINGS):
+            return ""
+        # Loaded on first use: few programs have a tool that waits.
+        from shlex import quote
+
+        return f" --mcp-config {quote(place)}"
 
     def take(self, found: Sequence[ServerDefinition]) -> list[Error]:
         """Take in what the files define; return what is wrong with it.
