@@ -22,6 +22,7 @@ from tool_engine.mcp_server import MCPServer
 
 ANOTHER = "cli/mcp/import_word.py: name another with --output DIR"
 REMOVE = "cli/mcp/import_word.py: remove it, or name another folder with --output DIR"
+TAKE_OUT = "cli/mcp/import_word.py: take this one out of it, or leave out --force"
 NAME_IT = "executors/mcp/file_tool.py: name it in mcp_servers, or in a file with kind: mcp_server"
 SET_IT = "mcp_servers/settings.py: set it before the engine starts, or write ${env:…:-default}"
 SAME = "executors/mcp/file_tool.py: write the same permission into the file"
@@ -35,7 +36,7 @@ OF_TOOLS = (
     "single ones"
 )
 TRIED = {START, RAISE, OF_TOOLS}
-TRIED |= {OF_CALL, OF_IMPORT, ANOTHER, ANEW, REMOVE, NAME_IT, SET_IT, SAME}
+TRIED |= {OF_CALL, OF_IMPORT, ANOTHER, ANEW, REMOVE, TAKE_OUT, NAME_IT, SET_IT, SAME}
 SHOUT = {
     "name": "shout",
     "description": "Shouts.",
@@ -118,9 +119,9 @@ def test_files_that_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     config, folder = tmp_path / ".mcp.json", tmp_path / "out"
     config.write_text(json.dumps({"mcpServers": {"one": entry()}}))
 
-    def write(output: Path) -> tuple[int, str]:
+    def write(output: Path, *more: str) -> tuple[int, str]:
         words = ["--mcp-config", str(config), "--tools", str(tmp_path), "mcp", "import", "one"]
-        code = run([*words, "--tool", "echo", "--output", str(output)])
+        code = run([*words, "--tool", "echo", "--output", str(output), *more])
         return code, capsys.readouterr().err
 
     assert write(folder)[0] == 0
@@ -135,6 +136,16 @@ def test_files_that_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     code, said = write(config)
     assert code == 2
     assert names_cure(ANOTHER, said.strip()), said
+    text = (folder / "echo.yaml").read_text().replace("timeout:", "timeout: 7 #")
+    text = text if "timeout: 7" in text else f"{text}timeout: 7\n"
+    several = f"kind: group\nname: g\ndescription: All.\ntags: [a]\n---\n{text}"
+    (folder / "echo.yaml").write_text(several)
+    code, said = write(folder, "--force")
+    assert code == 2
+    assert names_cure(TAKE_OUT, said.strip()), said
+    assert write(folder)[0] == 1, "it differs, and stays"
+    (folder / "echo.yaml").write_text(text)
+    assert write(folder, "--force")[0] == write(folder)[0] == 0
 
 
 async def test_servers_that_do_not_answer(tmp_path: Path) -> None:

@@ -154,7 +154,9 @@ def test_import_writes_files_that_load_as_the_same(place: Path, cli: Run) -> Non
     code, out, err = cli(*words)
     assert (code, out, err) == (0, "wrote tools/search.yaml\n", "")
     text = (place / "tools" / "search.yaml").read_bytes()
-    assert cli(*words)[0] == 0
+    there = "already there as tools/search.yaml (unchanged)\n"
+    assert cli(*words) == (0, there, "")
+    assert [each.name for each in (place / "tools").iterdir()] == ["search.yaml"]
     assert (place / "tools" / "search.yaml").read_bytes() == text
     tool = ToolConfigLoader().load_text(text)
     assert tool.implementation_config == {"type": "mcp", "server": "web", "tool": "search"}

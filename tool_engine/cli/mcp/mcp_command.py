@@ -67,6 +67,9 @@ OutputOption = Annotated[
     str | None,
     typer.Option("--output", "-o", metavar="DIR", help="import: the folder for the files."),
 ]
+ForceOption = Annotated[
+    bool, typer.Option("--force", "-f", help="import: write again what differs from the server.")
+]
 StdioOption = Annotated[
     bool, typer.Option("--stdio", help="Over standard input and output, as is the default.")
 ]
@@ -146,6 +149,7 @@ def run_command(
     title: TitleOption = "tool-engine",
     app: ServedAppOption = None,
     output: OutputOption = None,
+    force: ForceOption = False,
     as_json: JSONOption = False,
     mcp_config: MCPConfigOption = None,
     tools: ToolsOption = None,
@@ -159,7 +163,7 @@ def run_command(
         raise CommandError(f"there is no `mcp {word}`{suggest_step(word, _WORDS)}")
     settings = settings_of(ctx, tools, records, mcp_config)
     if word in _OF_SERVERS:
-        request = Request(tuple(words or ()), tuple(name or ()), output, as_json)
+        request = Request(tuple(words or ()), tuple(name or ()), output, as_json, force)
         return int(import_module(f"{_ROOM}.{word}_word").run_word(settings, request))
     if words and word == "serve":
         raise CommandError(f"`mcp {word}` takes options only, not {words[0]!r}")

@@ -25,6 +25,8 @@ class Request(msgspec.Struct, frozen=True):
     """What `--tool` names."""
     output: str | None = None
     as_json: bool = False
+    force: bool = False
+    """Whether what was written before is written again."""
 
 
 @contextlib.asynccontextmanager
