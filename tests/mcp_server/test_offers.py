@@ -224,7 +224,7 @@ def add_resource(server: MCPServer, engine: ToolEngine) -> None:
     ("change", "kinds"),
     [
         (add_tool, {"tools"}),
-        (add_rules, {"tools", "prompts"}),
+        (add_rules, {"prompts"}),
         (add_prompt, {"prompts"}),
         (add_resource, {"resources"}),
     ],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable
-from contextvars import Context
+from collections.abc import Awaitable, Callable, Sequence
+from operator import eq
 from typing import Any, Final, NamedTuple
 
 import mcp_types as types
@@ -15,13 +15,15 @@ from mcp.server.subscriptions import (
     PromptsListChanged,
     ResourcesListChanged,
     ResourceUpdated,
+    ServerEvent,
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
 
-from tool_engine.interfaces.source import Source
 from tool_engine.logger import get_logger
-from tool_engine.mcp_server.identity import connection_of
+from tool_engine.mcp_server.finding import Finder
+from tool_engine.mcp_server.identity import View, connection_of
+from tool_engine.mcp_server.listing import Listing
 from tool_engine.mcp_server.offers.prompts import Prompts
 from tool_engine.mcp_server.offers.resources import Resources
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
@@ -59,26 +61,94 @@ class _Watched(NamedTuple):
     """What is sent to clients of 2026-07-28."""
     send: str
     """The method of a session that sends it to older ones."""
+    is_same: Callable[[Any, Any], bool] = eq
 
-    def read_for_all(self) -> Any:
-        """Return the list as it is for clients that may use all tools."""
-        return Context().run(self.read)
+
+class _Audience:
+    """The clients that see the same lists, which are compared once for all of them.
+
+    Args:
+        view: What they see.
+        lists: Those that they hear of.
+    """
+
+    def __init__(self, view: View, lists: Sequence[_Watched]) -> None:
+        self.bus = InMemorySubscriptionBus()
+        self.streams: set[Any] = set()
+        """What hears for each stream of a client of 2026-07-28."""
+        self.connected: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        """The connections of older clients, with what sends on each."""
+        self._view = view
+        self._lists = lists
+        self._last = self._read_lists()
+        """The lists as these clients have heard of them last."""
+
+    def find_changed(self) -> list[_Watched]:
+        """Return the lists that are others than at the last look."""
+        before, self._last = self._last, self._read_lists()
+        compared = zip(self._lists, before, self._last, strict=True)
+        return [each for each, old, new in compared if not each.is_same(old, new)]
+
+    def _read_lists(self) -> list[Any]:
+        return [self._view.run_as_client(each.read) for each in self._lists]
+
+
+class _Audiences:
+    """All who hear of changes: the bus of the streams of clients of 2026-07-28."""
+
+    def __init__(self, lists: Sequence[_Watched]) -> None:
+        self._lists = lists
+        self._made: dict[View, _Audience] = {}
+
+    def find(self) -> _Audience:
+        """Return that of the client of this request."""
+        view = View.of_request()
+        if (made := self._made.get(view)) is None:
+            made = self._made[view] = _Audience(view, self._lists)
+        return made
+
+    def list_present(self) -> list[_Audience]:
+        """Return those that are not empty; the others are forgotten."""
+        present = {
+            view: each for view, each in self._made.items() if each.streams or each.connected
+        }
+        self._made = present
+        return list(present.values())
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Have a stream hear what those hear that see the same."""
+        audience = self.find()
+        end_listening = audience.bus.subscribe(listener)
+        audience.streams.add(listener)
+
+        def unsubscribe() -> None:
+            audience.streams.discard(listener)
+            end_listening()
+
+        return unsubscribe
+
+    async def publish(self, event: ServerEvent) -> None:
+        """Have all streams hear of something."""
+        for audience in self.list_present():
+            await audience.bus.publish(event)
 
 
 class Changes:
-    """The notices about changed lists, for clients of both eras.
+    """The notices about changed lists, for clients of both eras; each hears of its own lists.
 
     Those of 2026-07-28 listen with a request of their own; older ones hear it on their connection.
 
     Args:
-        engine: Whose tools change.
-        prompts: What clients may read.
+        tools: What clients may call.
+        prompts: What they may read.
         resources: The same.
     """
 
-    def __init__(self, engine: Source, prompts: Prompts, resources: Resources) -> None:
-        self._lists = (
-            _Watched(lambda: engine.generation, ToolsListChanged(), "send_tool_list_changed"),
+    def __init__(self, tools: Listing | Finder, prompts: Prompts, resources: Resources) -> None:
+        lists = (
+            _Watched(
+                tools.read_list, ToolsListChanged(), "send_tool_list_changed", tools.is_same_list
+            ),
             _Watched(prompts.read_all, PromptsListChanged(), "send_prompt_list_changed"),
             _Watched(
                 lambda: (resources.describe(), resources.describe_templates()),
@@ -86,14 +156,10 @@ class Changes:
                 "send_resource_list_changed",
             ),
         )
-        self._last: list[Any] = []
-        """The lists as clients have heard of them last."""
-        self._bus = InMemorySubscriptionBus()
+        self._audiences = _Audiences(lists)
         self._listen = ListenHandler(
-            self._bus, max_subscriptions=_MOST_LISTENERS, max_buffered_events=16
+            self._audiences, max_subscriptions=_MOST_LISTENERS, max_buffered_events=16
         )
-        self._connected: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        """The connections of older clients, with what sends on each."""
         self._watched: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._telling: asyncio.Task[None] | None = None
@@ -102,7 +168,8 @@ class Changes:
     def follow(self, subscribe: Callable[..., Any]) -> Callable[[], object]:
         """Follow the events of an engine; return what ends it."""
         self._loop = asyncio.get_running_loop()
-        self._last = [each.read_for_all() for each in self._lists]
+        for audience in self._audiences.list_present():
+            audience.find_changed()
         subscription: Callable[[], object] = subscribe(self._note_change, _KINDS)
         return subscription
 
@@ -122,7 +189,7 @@ class Changes:
         """Remember the connection of an older client, as long as it lives."""
         connection = connection_of(session)
         if connection is not None:
-            self._connected[connection] = session
+            self._audiences.find().connected[connection] = session
 
     async def watch_resource(self, ctx: Any, params: types.SubscribeRequestParams) -> Any:
         """Remember that an older client wants to hear of a resource."""
@@ -141,11 +208,12 @@ class Changes:
 
     async def tell_of_resource(self, uri: str) -> None:
         """Let the clients know that want to hear of a resource."""
-        await self._bus.publish(ResourceUpdated(uri=uri))
+        await self._audiences.publish(ResourceUpdated(uri=uri))
         async with asyncio.TaskGroup() as group:
-            for connection, session in list(self._connected.items()):
-                if uri in self._watched.get(connection, ()):
-                    group.create_task(_send_notice(session.send_resource_updated(uri)))
+            for audience in self._audiences.list_present():
+                for connection, session in list(audience.connected.items()):
+                    if uri in self._watched.get(connection, ()):
+                        group.create_task(_send_notice(session.send_resource_updated(uri)))
 
     async def close(self) -> None:
         """End all streams of listeners."""
@@ -177,10 +245,7 @@ class Changes:
             while self._has_changed:
                 await asyncio.sleep(pause)
                 self._has_changed, begun = False, clock()
-                for place, watched in enumerate(self._lists):
-                    before, self._last[place] = self._last[place], watched.read_for_all()
-                    if before != self._last[place]:
-                        await self._tell_of_list(watched)
+                await self._tell_of_lists()
                 # Meanwhile the listeners are sent it: ten thousand take a second of the loop.
                 for _ in range(_TURNS):
                     await asyncio.sleep(0)
@@ -188,11 +253,20 @@ class Changes:
         finally:
             self._telling = None
 
-    async def _tell_of_list(self, watched: _Watched) -> None:
-        await self._bus.publish(watched.notice)
+    async def _tell_of_lists(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for session in list(self._connected.values()):
-                group.create_task(_send_notice(getattr(session, watched.send)()))
+            for audience in self._audiences.list_present():
+                changed = audience.find_changed()
+                for each in changed:
+                    await audience.bus.publish(each.notice)
+                for session in list(audience.connected.values()) if changed else ():
+                    group.create_task(_send_notices(session, [each.send for each in changed]))
+                await asyncio.sleep(0)
+
+
+async def _send_notices(session: Any, methods: Sequence[str]) -> None:
+    for each in methods:
+        await _send_notice(getattr(session, each)())
 
 
 async def _send_notice(sending: Awaitable[None]) -> None:

@@ -116,6 +116,15 @@ class Finder:
             raise BadCursorError(f"no page ended with the cursor {cursor[:80]!r}")
         return self._page
 
+    def read_list(self) -> Page:
+        """Return the whole list, which never changes."""
+        return self._page
+
+    @staticmethod
+    def is_same_list(before: Page, now: Page) -> bool:
+        """Return True if a client would read the same list then and now."""
+        return before is now
+
     async def search(self, arguments: Mapping[str, Any] | None) -> ToolExecutionResult:
         """Return the tools that fit, as the result of `search_tools`.
 

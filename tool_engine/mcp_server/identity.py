@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from inspect import iscoroutinefunction
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mcp.server.auth.middleware.auth_context import get_access_token
 
@@ -14,6 +14,8 @@ from tool_engine.errors import ConfigurationError
 _ALL: Final = ("*",)
 sees_tasks: Final[ContextVar[bool]] = ContextVar("sees_tasks", default=True)
 """Whether the client of this request sees the tools that run only as a task."""
+_patterns: Final[ContextVar[tuple[str, ...] | None]] = ContextVar("patterns", default=None)
+"""In place of those of a token, where no request is behind a look at a list."""
 
 
 def connection_of(session: Any) -> Any:
@@ -26,7 +28,29 @@ def connection_of(session: Any) -> Any:
 
 def find_patterns() -> tuple[str, ...]:
     """Return the patterns of the tools that the owner of the request's token may use."""
-    return getattr(get_access_token(), "tools", _ALL)
+    given = _patterns.get()
+    return getattr(get_access_token(), "tools", _ALL) if given is None else given
+
+
+class View(NamedTuple):
+    """What decides which lists a client sees."""
+
+    patterns: tuple[str, ...]
+    sees_tasks: bool
+
+    @classmethod
+    def of_request(cls) -> View:
+        """Return the view of the client of this request."""
+        return cls(find_patterns(), sees_tasks.get())
+
+    def run_as_client(self, read: Callable[[], Any]) -> Any:
+        """Return what a function reads as for a request of such a client."""
+        return Context().run(self._run_here, read)
+
+    def _run_here(self, read: Callable[[], Any]) -> Any:
+        _patterns.set(self.patterns)
+        sees_tasks.set(self.sees_tasks)
+        return read()
 
 
 Principal = str | Callable[[Any], str | None] | None

@@ -14,18 +14,20 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
 from tool_engine.interfaces.source import Source, find_for_model
-from tool_engine.mcp_server.identity import find_patterns, sees_tasks
+from tool_engine.mcp_server.identity import View, find_patterns, sees_tasks
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.group import ToolGroup, members_of_all
 from tool_engine.model.newest import keep_newest
-from tool_engine.model.tool import Tool
+from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.definition_formats import MCPDefinitions
 
 _LONGEST_NAME: Final = 128
 _MOST_NEAR: Final = 3
 _MOST_PAGES: Final = 64
 """The most pages that are kept, of all revisions together; the oldest go first."""
+_MOST_COMPARED: Final = 100
+"""The most changed tools whose words are compared; of more, some are said to be others."""
 
 
 class Page(NamedTuple):
@@ -80,6 +82,17 @@ class _Listed:
             return described
         return [_unwrap_output(each, tool) for each, tool in zip(described, tools, strict=True)]
 
+    def shows_same(self, other: _Listed) -> bool:
+        """Return True if a client would read the same list here and there."""
+        if self is other or self.names != other.names:
+            return self is other
+        pairs = [(each, other.tools[name]) for name, each in self.tools.items()]
+        changed = [pair for pair in pairs if not is_same(*pair)]
+        if not changed or len(changed) > _MOST_COMPARED:
+            return not changed
+        here, there = zip(*changed, strict=True)
+        return self._writer.definitions(here) == other._writer.definitions(there)
+
     def get(self, tool: Tool) -> tuple[str, Tool] | None:
         """Return the name that clients know a tool by, and the tool; None: it is not shown."""
         name = self._writer.known.sent_name(tool.name)
@@ -114,7 +127,7 @@ class PageCache:
         if generation is None or generation != self._generation:
             self._pages.clear()
             self._generation = generation
-        key = ctx.protocol_version, cursor, find_patterns(), sees_tasks.get()
+        key = ctx.protocol_version, cursor, View.of_request()
         page = self._pages.get(key)
         if page is None:
             is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -160,6 +173,15 @@ class Listing:
         is_last = first + self._page_size >= len(listed.names)
         shown = listed.describe(names, is_modern=is_modern)
         return Page(shown, None if is_last else _make_cursor(names[-1]))
+
+    def read_list(self) -> _Listed:
+        """Return what stands for the whole list; see `is_same_list`."""
+        return self._list_now()
+
+    @staticmethod
+    def is_same_list(before: _Listed, now: _Listed) -> bool:
+        """Return True if a client would read the same list then and now."""
+        return before.shows_same(now)
 
     def find(self, name: str) -> Tool | None:
         """Return the tool that a client's name or an alias means, if it is shown.

@@ -170,8 +170,8 @@ class MCPServer:
         self._listing = Listing(engine, selection, min(page_size, _MOST_OF_PAGE))
         self._prompts = Prompts(self._listing)
         self._resources = Resources()
-        self._changes = Changes(engine, self._prompts, self._resources)
         self._finder = Finder(engine.search_tools, self._listing) if mode == SEARCH else None
+        self._changes = Changes(self._finder or self._listing, self._prompts, self._resources)
         self._kept = KeptResults(engine, keys, self._listing)
         self._calls = ClientCalls(
             engine, self._listing, principal, approvals, self._finder, self._kept, task_after
@@ -211,8 +211,8 @@ class MCPServer:
             server.add_request_handler("tasks/cancel", TaskParams, tasks.cancel)
         server.middleware.insert(0, drop_wrong_trace)
         server.middleware += [
-            self._note_connection,
             self._calls.note_tasks,
+            self._note_connection,
             RequestStateBoundary(seal, default_audience=name),
             PageCache(self._engine, self._write_page),
             send_readable,
@@ -448,9 +448,8 @@ class MCPServer:
         return self._read_page(None if params is None else params.cursor, is_modern=_is_modern(ctx))
 
     def _read_page(self, cursor: str | None, *, is_modern: bool) -> dict[str, Any]:
-        listed = self._listing if self._finder is None else self._finder
         try:
-            page = listed.read_page(cursor, is_modern=is_modern)
+            page = (self._finder or self._listing).read_page(cursor, is_modern=is_modern)
         except BadCursorError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         found: dict[str, Any] = {"tools": page.tools, "resultType": "complete"}

@@ -76,7 +76,12 @@ class Prompts:
 
     def read_all(self) -> tuple[Any, ...]:
         """Return what differs whenever a prompt does, or what it says."""
-        return (self.describe(), self._listing.list_groups())
+        own, said = self._listing.list_own_names(), {}
+        for name, shown in self._listing.list_groups().items():
+            group = shown.group
+            rules = render_rules(group.rules, shown.tools, own) if group.rules else ""
+            said[name] = rules, [each.prompt for each in group.skills]
+        return (self.describe(), said)
 
     def get(self, name: str) -> Prompt | None:
         return self._find_all().get(name)
