@@ -73,3 +73,21 @@ async def test_an_argument_as_a_keyword() -> None:
     async with ToolEngine() as engine:
         with pytest.raises(TypeError, match=r"^ToolEngine\.execute\(\) got an unexpected keyword"):
             await engine.execute("echo", message="hi")  # type: ignore[call-arg]
+
+
+def test_what_is_caught_unread_costs_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`getattr` with a default, as for each result of a call, looks for no near names."""
+    searched: list[str] = []
+
+    def search(_: object, name: str) -> str:
+        searched.append(name)
+        return "searched"
+
+    monkeypatch.setattr("tool_engine.missing_attributes.explain_attribute", search)
+    result = ToolExecutionResult(True, "echo", {})
+    assert getattr(result, "formatted_text", "") == ""
+    assert not hasattr(result, "outputs")
+    assert searched == []
+    with pytest.raises(AttributeError, match="searched") as caught:
+        result.outputs  # type: ignore[attr-defined] # noqa: B018 - what is asked for
+    assert (caught.value.name, caught.value.obj) == ("outputs", result)

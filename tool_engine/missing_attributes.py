@@ -81,12 +81,10 @@ _KNOWN: Final = {
 }
 
 
-def make_attribute_error(owner: object, name: str) -> AttributeError:
-    """Return the error about an attribute of a public object that is not there."""
+def explain_attribute(owner: object, name: str) -> str:
+    """Return what to say of an attribute that a public object has not."""
     text = f"{type(owner).__name__!r} object has no attribute {name!r}"
-    if not name.startswith("_"):
-        text += _suggest_name(owner, name)
-    return AttributeError(text, name=name, obj=owner)
+    return text if name.startswith("_") else text + _suggest_name(owner, name)
 
 
 def _suggest_name(owner: object, name: str) -> str:

@@ -32,6 +32,18 @@ class KnownFields(msgspec.StructMeta):
             raise ConfigurationError(f"{cls.__name__} cannot be made: {error}") from error
 
 
+class UnknownNameError(AttributeError):
+    """Says which attribute was meant, once it is read.
+
+    Most are caught unread: to look at what a result may have, `getattr` with a default is usual.
+    """
+
+    def __str__(self) -> str:
+        # Loaded by name: programs that run have no misspelt names.
+        explain = import_module("tool_engine.missing_attributes").explain_attribute
+        return str(explain(self.obj, self.name))
+
+
 class KnownNames:
     """A base class whose AttributeErrors say which name was meant, as other libraries have it."""
 
@@ -40,8 +52,7 @@ class KnownNames:
     if not TYPE_CHECKING:  # type checkers would accept any name
 
         def __getattr__(self, name: str) -> Any:
-            # Loaded by name: programs that run have no misspelt names.
-            raise import_module("tool_engine.missing_attributes").make_attribute_error(self, name)
+            raise UnknownNameError(name=name, obj=self)
 
 
 class KnownArguments:
