@@ -98,19 +98,18 @@ async def _read_parts(receive: Any) -> bytes | None:
     """Return a body; None: the client has left.
 
     Raises:
-        Problem: It is too large. It is read on, as by `discard_body`, and not kept.
+        Problem: It is too large, and not read to its end.
     """
     parts, size, is_more = [], 0, True
-    while is_more and size <= _MOST_READ:
+    while is_more:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
-        part, is_more = message.get("body", b""), message.get("more_body", False)
-        size += len(part)
-        if size <= LONGEST:
-            parts.append(part)
-    if size > LONGEST:
-        raise _make_too_large()
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > LONGEST:
+            raise _make_too_large()
+        is_more = message.get("more_body", False)
     return b"".join(parts)
 
 

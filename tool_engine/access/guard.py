@@ -212,7 +212,7 @@ async def _verify_token(auth: Verifier, token: str) -> Principal | None:
 
 
 async def _refuse_request(problem: Problem, scope: Any, receive: Any, send: Any) -> None:
-    """Answer a request that does not pass, before its body is read."""
+    """Answer a request that does not pass, then read on what its client still sends."""
     problem.headers["connection"] = "close"
     is_last = not announces_body(scope)
     await send_problem(problem, send, is_last=is_last)
@@ -227,14 +227,9 @@ async def _take_body(
     """Return the body; None: it was refused, or the client has left."""
     try:
         _check_body(sent, principal)
-    except Problem as problem:
-        await _refuse_request(problem, scope, receive, send)
-        return None
-    try:
         return await read_body(receive)
     except Problem as problem:
-        problem.headers["connection"] = "close"
-        await send_problem(problem, send)
+        await _refuse_request(problem, scope, receive, send)
         return None
 
 
