@@ -418,7 +418,7 @@ TEXT = {"type": "text", "text": "a cat"}
         ({"rows": [1, {"a": "始"}]}, {"output": {"rows": [1, {"a": "始"}]}}),
         ({"content": [TEXT, TEXT]}, {"output": "a cat\na cat"}),
         ({"content": [TEXT]}, {"output": "a cat"}),
-        ({"result": float("inf")}, {"output": "inf"}),
+        ({"result": float("inf")}, {"output": "Infinity"}),
         ({"result": "\ud800"}, {"output": "\\ud800"}),
         ({}, {"output": {}}),
     ],
