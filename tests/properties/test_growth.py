@@ -29,7 +29,7 @@ from tool_engine import (
     ToolEngineError,
     ToolParameterValidator,
 )
-from tool_engine.catalog.yaml.strict_yaml import load_all
+from tool_engine.catalog.strict_yaml import load_all
 from tool_engine.executors.calculator import calculate
 from tool_engine.executors.sql.rows import _make_distinct
 from tool_engine.knowledge.snapshot import restore_value, shorten_snapshot, take_snapshot

@@ -21,7 +21,7 @@ from tool_engine.access.principal import (
     read_priority,
     read_scopes,
 )
-from tool_engine.catalog.yaml.strict_yaml import load_all
+from tool_engine.catalog.strict_yaml import load_all
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.nearness import suggest_near

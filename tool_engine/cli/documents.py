@@ -108,7 +108,7 @@ def _is_lines(text: str) -> bool:
 
 
 def _parse_yaml(text: str, source: str) -> list[Any]:
-    from tool_engine.catalog.yaml.strict_yaml import load_all
+    from tool_engine.catalog.strict_yaml import load_all
 
     try:
         return load_all(text, source)

@@ -7,7 +7,7 @@ from typing import Any
 from tool_engine.catalog.definition.showing import show_case, show_definition, write_shown
 from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.yaml.strict_yaml import load_all
+from tool_engine.catalog.strict_yaml import load_all
 from tool_engine.model.group import ToolGroup
 
 

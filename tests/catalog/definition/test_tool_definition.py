@@ -10,7 +10,7 @@ import pytest
 from tool_engine import ToolConfigLoader
 from tool_engine.catalog.change.compatibility import compare_versions
 from tool_engine.catalog.definition.export import export_to_yaml
-from tool_engine.catalog.yaml.strict_yaml import load_all
+from tool_engine.catalog.strict_yaml import load_all
 from tool_engine.errors import DefinitionError
 from tool_engine.model.result import CutStrategy, ResultLimits, ResultShow
 from tool_engine.model.tool import Tool

@@ -59,8 +59,8 @@ def test_only_what_may_be_odd_is_read_twice(monkeypatch: pytest.MonkeyPatch) -> 
         return original(*args, is_odd=is_odd, **values)  # type: ignore[arg-type]
 
     monkeypatch.setattr(strict_yaml, "_Reader", count)
-    strict_yaml.load_all('a: "^https?://"\nb: https://h/?q=1\nc: "#channel"\nd: R&D, C#', "x")
+    strict_yaml.load_documents('a: "^https?://"\nb: https://h/?q=1\nc: "#channel"\nd: R&D, C#', "x")
     assert made == [False]
     with pytest.raises(DefinitionError):
-        strict_yaml.load_all("[?a]", "x")
+        strict_yaml.load_documents("[?a]", "x")
     assert made == [False, False, True]

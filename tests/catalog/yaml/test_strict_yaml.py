@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tool_engine.catalog.limits import MAX_BYTES, MAX_DEPTH, MAX_PROBLEMS
+from tool_engine.catalog.strict_yaml import load_all
 from tool_engine.catalog.yaml import strict_yaml
 from tool_engine.catalog.yaml.document import format_path
-from tool_engine.catalog.yaml.strict_yaml import load_all, load_documents, parse_yaml
+from tool_engine.catalog.yaml.strict_yaml import load_documents, parse_yaml
 from tool_engine.errors import DefinitionError, DefinitionProblem
 
 

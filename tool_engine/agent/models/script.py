@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tool_engine.catalog.yaml.strict_yaml import load_all
+from tool_engine.catalog.strict_yaml import load_all
 from tool_engine.errors import ConfigurationError, DefinitionError
 from tool_engine.model.checks.field_types import convert_value
 from tool_engine.named_file import read_named, why_unread

@@ -62,17 +62,6 @@ class _StopReading(Exception):  # noqa: N818 - never leaves this module
     """The rest of the text cannot be read."""
 
 
-def load_all(text: str | bytes, source: str, *, allow_aliases: bool = False) -> list[Any]:
-    """Return the value of every document in `text`; see `load_documents`.
-
-    Example:
-        >>> load_all("answer: no", "example.yaml")
-        [{'answer': 'no'}]
-    """
-    documents = load_documents(text, source, allow_aliases=allow_aliases)
-    return [document.value for document in documents]
-
-
 def load_documents(
     text: str | bytes, source: str, *, allow_aliases: bool = False
 ) -> list[Document]:
