@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
 
 from tests.server.conftest import BOUND
 from tests.server.conftest import engine as engine
@@ -31,3 +36,18 @@ def head(line: str, *headers: str, host: str = "127.0.0.1") -> str:
 
 def status_of(answer: str) -> int:
     return int(answer.split(" ", 2)[1])
+
+
+@asynccontextmanager
+async def answering(answer: Any) -> AsyncIterator[str]:
+    """A server that answers each request by a function; gives its URL."""
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0]
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()

@@ -13,7 +13,7 @@ import sys
 import time
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -23,6 +23,7 @@ from aiohttp import web
 from joserfc import jwk, jwt
 from structlog.testing import capture_logs
 
+from tests.access.conftest import answering
 from tests.ports import free_port
 from tests.server.conftest import served
 from tool_engine import ConfigurationError, ToolEngine
@@ -112,23 +113,13 @@ async def test_a_login(monkeypatch: pytest.MonkeyPatch, engine: ToolEngine) -> N
         assert await verifier.find_principal(token) is None
 
 
-@asynccontextmanager
-async def issuer(answers: dict[str, Any]) -> AsyncIterator[str]:
+def issuer(answers: dict[str, Any]) -> AbstractAsyncContextManager[str]:
     """Serves JSON at paths; gives its address."""
 
     async def answer(request: web.Request) -> web.Response:
         return web.json_response(answers[request.path])
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0]
-    try:
-        yield f"http://{host}:{port}"
-    finally:
-        await runner.cleanup()
+    return answering(answer)
 
 
 def pack(said: dict[str, Any]) -> str:

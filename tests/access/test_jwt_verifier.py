@@ -7,8 +7,7 @@ import base64
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -25,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from structlog.testing import capture_logs
 
+from tests.access.conftest import answering
 from tool_engine import ConfigurationError
 from tool_engine.access.jwt_verifier import JWTVerifier
 
@@ -226,21 +226,6 @@ async def test_keys_that_change(
     given.append({"keys": "broken"})
     assert await verifier.find_principal(sign(OTHER, kid="newer")) is None
     assert await verifier.find_principal(sign(OTHER, kid="new")) is not None
-
-
-@asynccontextmanager
-async def answering(answer: Any) -> AsyncIterator[str]:
-    """A server that answers each request by a function; gives its URL."""
-    app = web.Application()
-    app.router.add_get("/{path}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0]
-    try:
-        yield f"http://{host}:{port}"
-    finally:
-        await runner.cleanup()
 
 
 async def test_keys_from_elsewhere() -> None:

@@ -17,7 +17,15 @@ from pathlib import Path
 from statistics import median
 
 from tests.benchmarks import report
-from tests.fleet.samples import BOUND, HANDLERS, Bench, fleet_engine, noted_in, worker_of
+from tests.fleet.samples import (
+    BOUND,
+    HANDLERS,
+    SPAWNING,
+    Bench,
+    fleet_engine,
+    noted_in,
+    worker_of,
+)
 from tests.ray_nodes import RayCluster, is_alive, start_cluster
 
 __all__ = ["fleet_faults"]
@@ -31,17 +39,6 @@ BUDGETS = {
 """Seconds, the longest of all rounds."""
 _ROUNDS = 5
 _SPARE = {"cpus": 0, "others": {"spare": 0.1}}
-_ENGINE = """
-import asyncio, sys
-from pathlib import Path
-from tests.fleet.samples import fleet_engine
-async def main():
-    folder = Path(sys.argv[1])
-    sys.path.insert(0, str(folder))
-    async with fleet_engine(folder, "spawn") as bench:
-        await bench.call("spawn", seconds=1000.0)
-asyncio.run(main())
-"""
 
 
 async def fleet_faults() -> bool:
@@ -117,7 +114,7 @@ async def _remove_node(bench: Bench, cluster: RayCluster) -> float:
 async def _kill_engine(folder: Path) -> float:
     file = folder / "noted"
     file.unlink(missing_ok=True)
-    engine = await asyncio.create_subprocess_exec(sys.executable, "-c", _ENGINE, str(folder))
+    engine = await asyncio.create_subprocess_exec(sys.executable, "-c", SPAWNING, str(folder))
     noted = await noted_in(file, 2)
     began = time.perf_counter()
     engine.kill()

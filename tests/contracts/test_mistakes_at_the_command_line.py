@@ -7,14 +7,13 @@ the cures that stand in the code; here is what a stranger types.
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.recorded import record_calls
-from tool_engine.cli.app import run
+from tests.cli.said import say
 
 ECHO = """
 name: echo
@@ -173,14 +172,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    capsys.readouterr()
-    code = run(shlex.split(line))
-    out, err = capsys.readouterr()
-    assert "Traceback" not in out + err
-    return code, " ".join((out + err).split())
-
-
 def test_there_are_enough() -> None:
     """Each is another mistake."""
     assert len({row[0] for row in MISTAKES}) == len(MISTAKES) >= 40
@@ -194,12 +185,12 @@ def test_a_mistake_has_place_cause_and_cure(
     del place
     if line == "call broken":
         line = "--tools broken call broken"
-    code, message = said(line, capsys)
+    code, message = say(line, capsys)
     assert code in (1, 2), message
     end = -1
     for part in parts:
         end = message.find(part, end + 1)
         assert end >= 0, (part, message)
     if healed is not None:
-        code, message = said(healed, capsys)
+        code, message = say(healed, capsys)
         assert code == 0, message

@@ -22,6 +22,18 @@ BOUND = 100.0
 """Seconds after which a test has failed."""
 ROUNDS = 20 if IS_WHOLE else 1
 """How often a failure is tried."""
+SPAWNING = """
+import asyncio, sys
+from pathlib import Path
+from tests.fleet.samples import fleet_engine
+async def main():
+    folder = Path(sys.argv[1])
+    sys.path.insert(0, str(folder))
+    async with fleet_engine(folder, "spawn") as bench:
+        await bench.call("spawn", seconds=1000.0)
+asyncio.run(main())
+"""
+"""A program whose engine has a handler start others; it is given the folder of the handlers."""
 HANDLERS = '''
 import asyncio, contextlib, os, signal, subprocess, sys, time
 @contextlib.contextmanager

@@ -22,7 +22,16 @@ import pytest_asyncio
 import structlog
 
 from tests.effort import IS_WHOLE
-from tests.fleet.samples import BOUND, ROUNDS, Bench, fleet_engine, has_ended, noted_in, worker_of
+from tests.fleet.samples import (
+    BOUND,
+    ROUNDS,
+    SPAWNING,
+    Bench,
+    fleet_engine,
+    has_ended,
+    noted_in,
+    worker_of,
+)
 from tests.ray_cluster import RayCluster, is_alive, read_command, tree_of
 
 pytestmark = [
@@ -292,26 +301,13 @@ async def test_a_node_is_removed(shared_bench: Bench, ray_cluster: RayCluster) -
     assert (await anywhere).is_success
 
 
-ENGINE = """
-import asyncio, sys
-from pathlib import Path
-from tests.fleet.samples import fleet_engine
-async def main():
-    folder = Path(sys.argv[1])
-    sys.path.insert(0, str(folder))
-    async with fleet_engine(folder, "spawn") as bench:
-        await bench.call("spawn", seconds=1000.0)
-asyncio.run(main())
-"""
-
-
 async def test_the_engine_is_killed(handlers: Path) -> None:
     """DESIGN 10.3: its work on the fleet dies with it, and what that has started."""
     file = handlers / "noted"
     file.unlink(missing_ok=True)
     for _ in range(ROUNDS):
         process = await asyncio.to_thread(
-            subprocess.Popen, [sys.executable, "-c", ENGINE, str(handlers)]
+            subprocess.Popen, [sys.executable, "-c", SPAWNING, str(handlers)]
         )
         async with asyncio.timeout(BOUND):
             noted = await noted_in(file, 2)

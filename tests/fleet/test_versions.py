@@ -62,7 +62,7 @@ def call_uv(*words: str) -> None:
     uv = [sys.executable, "-m", "uv", *words, "-q"]
     ended = subprocess.run(uv, capture_output=True, text=True, check=False)
     if ended.returncode:
-        pytest.skip(ended.stderr.strip()[-300:])
+        pytest.skip(ended.stderr.strip()[-300:] or f"uv {words[0]} has failed")
 
 
 @pytest.mark.ray

@@ -57,9 +57,8 @@ async def read_body(receive: Any) -> bytes | None:
         waited_for = reading.send(None)
     except StopIteration as ended:
         body: bytes | None = ended.value
-    else:
-        body = await _read_in_time(reading, waited_for)
-    return body
+        return body
+    return await _read_in_time(reading, waited_for)
 
 
 def announces_body(scope: Any) -> bool:

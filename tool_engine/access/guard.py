@@ -141,14 +141,7 @@ class Guard:
         if principal is _ANYONE:
             return
         if self._rates is not None:
-            wait = self._rates.count(principal.name)
-            if wait is not None:
-                raise Problem(
-                    429,
-                    "too-many-requests",
-                    f"more requests than {self._rates.text} have come; send less",
-                    retry_after=int(wait) + 1.0,
-                )
+            self._rates.check(principal.name)
         self._open.enter(principal.name)
 
     def _find_unnamed(self, scope: Any, sent: Mapping[bytes, bytes], path: str) -> Principal | None:

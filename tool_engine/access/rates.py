@@ -13,6 +13,7 @@ from typing import Final
 
 from asyncio_throttle.throttler import Throttler
 
+from tool_engine.access.problem import Problem
 from tool_engine.model.settings.concurrency import ToolRate
 
 _MOST: Final = 10_000
@@ -58,6 +59,21 @@ class Rates:
         self.text = rate
         self._rate = ToolRate.parse(rate)
         self._known: OrderedDict[str, _Window] = OrderedDict()
+
+    def check(self, name: str) -> None:
+        """Count a request of a principal.
+
+        Raises:
+            Problem: It has sent too many.
+        """
+        wait = self.count(name)
+        if wait is not None:
+            raise Problem(
+                429,
+                "too-many-requests",
+                f"more requests than {self.text} have come; send less",
+                retry_after=int(wait) + 1.0,
+            )
 
     def count(self, name: str) -> float | None:
         """Count a request that may be sent now; else return the seconds until one may."""

@@ -1,4 +1,4 @@
-"""May a call run now, and if not, when? Gives slots, and takes back those of the cancelled.
+"""May a call run now, and if not, when? Gives slots, and takes them back.
 
 The public door. What is in use, and which call is next, is the affair of its `SlotPool`; here it is
 changed in the two methods that every call passes, and nowhere else.

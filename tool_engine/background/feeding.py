@@ -211,7 +211,7 @@ class Feeding:
         if self.runner.is_closing:
             return ()
         # What was taken ends, also when its caller is cancelled in the middle of it.
-        return await asyncio.shield(asyncio.ensure_future(self._end_queued_now(task_ids, refusal)))
+        return await asyncio.shield(self._end_queued_now(task_ids, refusal))
 
     async def _end_queued_now(self, task_ids: Collection[str], refusal: Refusal) -> Collection[str]:
         question, ended = self.unheard.ask(), []

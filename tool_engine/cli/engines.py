@@ -65,7 +65,11 @@ def check_app(app: str, settings: Settings, *given: tuple[str, str, object]) -> 
     Raises:
         CommandError: One does.
     """
-    said = [(option, f"ToolEngineConfig has {name}") for option, name, value in given if value]
+    said = [
+        (option, f"ToolEngineConfig has {name}")
+        for option, name, value in given
+        if value is not None
+    ]
     said += [(settings.origins.get(name, ""), place) for name, place in _OWN.items()]
     for option, place in said:
         # Variables and a project's settings are of all its programs.

@@ -15,6 +15,7 @@ from typing import Any, Final
 import typer
 
 from tool_engine.cli.failures import CommandError, suggest_name
+from tool_engine.cli.settings import DEFAULT_TOOLS, VARIABLES
 from tool_engine.model.checks.nearness import find_nearest, suggest_near
 
 _NO_COMMAND: Final = re.compile(r"No such command '([^']*)'")
@@ -115,7 +116,7 @@ def _name_file_command(name: str) -> str:
     """Return the command for a tool, or for a file of tools, that stands in a command's place."""
     if name.endswith((".yaml", ".yml")) and Path(name).is_file():
         return f"validate {name}"
-    folder = os.environ.get("TOOL_ENGINE_TOOLS") or "tools"
+    folder = os.environ.get(VARIABLES["tools"]) or DEFAULT_TOOLS
     is_tool = name.isidentifier() and Path(folder, f"{name}.yaml").is_file()
     return f"call {name} ..." if is_tool else ""
 

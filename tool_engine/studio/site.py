@@ -369,14 +369,8 @@ class Studio:
         Raises:
             Problem: It has sent too many.
         """
-        wait = None if self._rates is None else self._rates.count(principal.name)
-        if wait is not None:
-            raise Problem(
-                429,
-                "too-many-requests",
-                "more requests have come than are taken; wait a moment",
-                retry_after=int(wait) + 1.0,
-            )
+        if self._rates is not None:
+            self._rates.check(principal.name)
 
 
 class _Sender:

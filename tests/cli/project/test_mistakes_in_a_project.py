@@ -8,7 +8,6 @@ command line, and in tool files alone, stand in `tests/contracts/test_mistakes_*
 from __future__ import annotations
 
 import importlib
-import shlex
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,9 +17,9 @@ from threading import Thread
 import pytest
 
 from tests.cli.recorded import record_calls
+from tests.cli.said import say
 from tests.ports import free_port
 from tests.rights import without_root
-from tool_engine.cli.app import run
 
 TRIED = {"executors/python/handler_source.py: correct it there"}
 """Cures of code that rows here try, for `tests/contracts/test_every_cure.py`."""
@@ -295,11 +294,7 @@ def fill(text: str, ports: dict[str, str]) -> str:
 
 def said(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     forget_modules()
-    capsys.readouterr()
-    code = run(shlex.split(line))
-    out, err = capsys.readouterr()
-    assert "Traceback" not in out + err
-    return code, " ".join((out + err).split())
+    return say(line, capsys)
 
 
 def test_there_are_enough() -> None:

@@ -243,6 +243,7 @@ async def test_a_server_below_the_path_of_a_proxy(tmp_path: Path) -> None:
         (("--no-auth", "--rate", "many"), "rate: not a rate: 'many'"),
         (("--no-auth", "--root-path", "tools/"), "root_path must be a path such as '/tools'"),
         (("--no-auth", "--app", "a:b", "--keep-events", "5"), "a:b has an engine of its own"),
+        (("--no-auth", "--app", "a:b", "--keep-events", "0"), "has keep_events"),
         (("--no-auth", "--app", "a:b", "--max-tasks", "5"), "has max_tasks_per_owner"),
         (
             ("--no-auth", "--app", "a:b", "--records", "sqlite:///x.db"),
