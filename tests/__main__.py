@@ -149,6 +149,8 @@ COMMANDS = "tests.warm_commands"
 """What programs load: each that is started would spend up to 0.3 s on it."""
 SUMMARY = re.compile(r"^(?:\d+ \w+, )*\d+ \w+ in [\d.]+s", re.MULTILINE)
 """The line of pytest that says how many tests ended in which way."""
+FAILURES = re.compile(r"^(?:FAILED|ERROR) |^held up beside others", re.MULTILINE)
+"""What a part that did not pass says, unless it was lost."""
 COUNT = re.compile(r"(\d+) ([a-z]+)")
 AGAIN = "--last-failed"
 
@@ -280,8 +282,9 @@ async def run_part(
         said = f"{summary}\nheld up beside others, or alone, too? what failed runs again, alone"
         summary = re.sub(r"\d+ failed", "", summary)
     print(f"\n-- {part.name}: {time.monotonic() - began:.0f} s\n{said}", flush=True)
-    if code > 1:
-        print(f"ERROR {part.name} ended with {ended}", flush=True)
+    if code > 1 or (code and not FAILURES.search(said)):
+        last = said.rpartition("\n")[2]
+        print(f"ERROR {part.name} ended with {ended}; it said last: {last}", flush=True)
     return Ended(code, summary)
 
 
