@@ -56,10 +56,13 @@ ENDS = {
 """What is said of each test that fails; an error in what comes after a test is one more."""
 
 HANGS = """
-import threading
+import asyncio
 
-def test_that_hangs():
-    threading.Event().wait(60)
+async def wait_for_what_never_comes():
+    await asyncio.Event().wait()
+
+async def test_that_hangs():
+    await asyncio.create_task(wait_for_what_never_comes(), name="forgotten")
 """
 
 
@@ -91,8 +94,9 @@ def test_guards(tmp_path: Path) -> None:
 
 
 def test_hanging_is_ended(tmp_path: Path) -> None:
-    """A test that is past its time ends its process, which writes what every thread does."""
+    """A test past its time ends its process, which names it and where each task waits."""
     ended = run(HANGS, tmp_path, "--timeout=0.2", "--timeout-method=thread")
     assert ended.returncode == 1
     assert "Timeout" in ended.stdout, ended.stdout + ended.stderr
-    assert "test_that_hangs" in ended.stdout
+    assert re.search(r"^ERROR \S*::test_that_hangs had not", ended.stdout, re.MULTILINE)
+    assert re.search(r"^forgotten\n  \S+:5 wait_for_what_never_comes$", ended.stdout, re.MULTILINE)

@@ -85,6 +85,16 @@ async def test_what_is_late_runs_again_alone(
     assert said.count("\nFAILED ") == code
 
 
+async def test_a_lost_part_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A process that ends as if tests had failed, and says none, is said to be lost."""
+    (tmp_path / "test_gone.py").write_text("import os\ndef test_gone(): os._exit(1)")
+    words = ("-p", "no:cacheprovider", "-p", "no:langsmith_plugin", "-s")
+    part = Part("gone", [str(tmp_path / "test_gone.py")], words)
+    environment = {**os.environ, "COVERAGE_FILE": f"{tmp_path}/coverage"}
+    assert await run_all([part], [], environment, warm._server()) == 1
+    assert "\nERROR gone ended with 1" in capsys.readouterr().out
+
+
 async def test_as_many_run_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those that wait so many at once, and others in their places when none is left."""
     running: list[str] = []
