@@ -123,3 +123,34 @@ async def test_a_look_that_fails(ends: list[Any]) -> None:
     async with asyncio.timeout(BOUND):
         message = await leave_when_unknown(asyncio.Event().wait, fail)()
     assert message == {"type": "http.disconnect"}
+
+
+@pytest.mark.parametrize("steps", range(10))
+async def test_a_reader_that_leaves_as_a_look_begins(
+    monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Those who come behind it are looked after as before, whatever the moment."""
+    monkeypatch.setattr(streams, "_LOOK", 600.0)
+    is_known, has_sent = True, asyncio.Event()
+
+    async def ask() -> bool:
+        return is_known
+
+    async def send() -> dict[str, str]:
+        await has_sent.wait()
+        return {"type": "http.request"}
+
+    first = asyncio.create_task(leave_when_unknown(send, ask)())
+    await asyncio.sleep(0)
+    looks = streams._looks[asyncio.get_running_loop()]
+    has_sent.set()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    looks._look_at_all()
+    assert await first == {"type": "http.request"}
+    second = asyncio.create_task(leave_when_unknown(asyncio.Event().wait, ask)())
+    await asyncio.sleep(0)
+    is_known = False
+    looks._look_at_all()
+    async with asyncio.timeout(1):
+        assert await second == {"type": "http.disconnect"}

@@ -44,7 +44,8 @@ class _Looks:
         if not readers:
             del self._readers[is_known]
             if is_known in self._under_way:
-                self._under_way[is_known].cancel()
+                # Here, for what is cancelled before it begins does nothing at all, nor `finally`.
+                self._under_way.pop(is_known).cancel()
 
     def _time_look(self) -> None:
         self._is_timed = True
@@ -67,7 +68,8 @@ class _Looks:
         except Exception as error:  # noqa: BLE001 - of who cannot be known no one may read
             _log.error("request_failed", operation="find_principal", error=trace_of(error))
         finally:
-            del self._under_way[is_known]
+            if self._under_way.get(is_known) is asyncio.current_task():
+                del self._under_way[is_known]
         if not is_taken:
             for each in self._readers.get(is_known, ()):
                 if not each.done():
