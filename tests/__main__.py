@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import compileall
+import math
 import os
 import re
 import secrets
@@ -238,8 +239,8 @@ class Ended(NamedTuple):
 
 async def run_pytest(
     words: Sequence[str], environment: Mapping[str, str], server: Server | None
-) -> tuple[str, int]:
-    """What pytest says, and its exit code; in a fork of `server`, else in a new interpreter."""
+) -> tuple[str, int, float]:
+    """What pytest says, its exit code and processor time; in a fork of `server`, if any."""
     command = ["-m", "pytest", "-q", *words]
     if server is None:
         process = await asyncio.create_subprocess_exec(
@@ -251,7 +252,7 @@ async def run_pytest(
             stderr=subprocess.STDOUT,
         )
         said = (await process.communicate())[0]
-        return said.decode(errors="replace").strip(), process.returncode or 0
+        return said.decode(errors="replace").strip(), process.returncode or 0, math.nan
     # What is imported already cannot be made to say more about its asserts.
     command += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     reads, writes = os.pipe()
@@ -261,7 +262,8 @@ async def run_pytest(
         os.close(writes)
         try:
             said = await asyncio.to_thread(output.read)
-            return said.decode(errors="replace").strip(), await asyncio.to_thread(program.wait)
+            code = await asyncio.to_thread(program.wait)
+            return said.decode(errors="replace").strip(), code, program.processor_time
         except BaseException:
             program.send_signal(signal.SIGINT)  # it is in another session: Ctrl-C is not for it
             raise
@@ -274,12 +276,13 @@ async def run_part(
     if part.is_timed:
         words = [word for word in words if not word.startswith("--cov")]
     began = time.monotonic()
-    said, ended = await run_pytest([*words, *part.words, *part.files], environment, server)
+    said, ended, used = await run_pytest([*words, *part.words, *part.files], environment, server)
     code, summary = abs(ended), (SUMMARY.findall(said) or [""])[-1]
     if part.is_timed and code == 1 and AGAIN not in words:
         said = f"{summary}\nheld up beside others, or alone, too? what failed runs again, alone"
         summary = re.sub(r"\d+ failed", "", summary)
-    print(f"\n-- {part.name}: {time.monotonic() - began:.0f} s\n{said}", flush=True)
+    took = f"{time.monotonic() - began:.0f} s, {used:.0f} s of a processor"
+    print(f"\n-- {part.name}: {took}\n{said}", flush=True)
     if code > 1 or (code and not FAILURES.search(said)):
         last = said.rpartition("\n")[2]
         print(f"ERROR {part.name} ended with {ended}; it said last: {last}", flush=True)

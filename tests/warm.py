@@ -13,6 +13,7 @@ import gc
 import importlib
 import io
 import json
+import math
 import os
 import resource
 import select
@@ -104,6 +105,8 @@ class Program:
     ) -> None:
         self.args = [sys.executable, *words]
         self.returncode: int | None = None
+        self.processor_time = math.nan
+        """Seconds, with those of the processes that it has waited for; known when it has ended."""
         self.stdin: IO[bytes] | None = None
         self.stdout: IO[bytes] | None = None
         self.stderr: IO[bytes] | None = None
@@ -155,7 +158,8 @@ class Program:
             waiting.register(self.status, select.POLLIN | select.POLLHUP)
             if not waiting.poll(None if timeout is None else 1000 * timeout):
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
-            self.returncode = int(os.read(self.status, 100) or b"-9")
+            code, _, used = os.read(self.status, 100).partition(b" ")
+            self.returncode, self.processor_time = int(code or b"-9"), float(used or b"nan")
             os.close(self.status)
         return self.returncode
 
@@ -414,9 +418,10 @@ class _Forks:
     def _tell_end(self, orders: socket.socket, pid: int, ended: int, watched: int) -> None:
         self._selector.unregister(watched)
         self._ends_with.pop(orders, None)
-        _, status = os.waitpid(pid, 0)
+        _, status, used = os.wait4(pid, 0)
+        said = f"{os.waitstatus_to_exitcode(status)} {used.ru_utime + used.ru_stime:.2f}"
         with contextlib.suppress(BrokenPipeError):
-            os.write(ended, str(os.waitstatus_to_exitcode(status)).encode())
+            os.write(ended, said.encode())
         os.close(ended)
         os.close(watched)
 

@@ -37,7 +37,7 @@ def main() -> None:
     for each in passed_on:
         signal.signal(each, lambda number, _: os.kill(pid, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
-    code = int(os.read(reads, 100) or b"-9")
+    code = int((os.read(reads, 100).split() or [b"-9"])[0])
     if code < 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         if -code not in (signal.SIGKILL, signal.SIGSTOP):
