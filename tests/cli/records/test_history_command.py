@@ -73,6 +73,23 @@ def test_history_on_a_narrow_terminal(
         assert len(done.out.splitlines()) == 6
 
 
+@pytest.mark.parametrize("columns", [*range(110, 260, 10)])
+def test_what_was_sent_has_room(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    """A table whose last column would have a letter a line is printed as lines. A long name."""
+    name = "summarize_a_page_of_the_web"
+    text = f"name: {name}\ndescription: Echoes.\nentry: {{type: builtin, handler: echo}}\n"
+    (tools := tmp_path / "long").mkdir()
+    parameter = "{name: page, type: string, description: A page.}"
+    (tools / "a.yaml").write_text(f"{text}parameters: [{parameter}]\n")
+    assert command("--tools", str(tools), "call", name, f"page={'word ' * 30}").code == 0
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
+    done = command("--tools", str(tools), "history")
+    assert "word word word word" in done.out
+
+
 def test_no_calls_yet(command: Command) -> None:
     """Before the first call there is nothing to show, which is no mistake."""
     done = command("history")

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -34,13 +34,17 @@ from tool_engine.cli.records.filters import (
 )
 from tool_engine.cli.records.following import print_each, record_looks
 from tool_engine.cli.records.quantities import seconds_text
-from tool_engine.cli.records.record_line import WIDE, fit_encoding, local_time, record_text
+from tool_engine.cli.records.record_line import fit_encoding, local_time, record_text
 from tool_engine.cli.records.recording import name_processes, newest_records
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import OUTCOME_STYLES, make_table
 from tool_engine.knowledge.export import exported_row
 from tool_engine.model.record import RecordQuery, ToolCallRecord
+
+_TEXT: Final = "arguments or error"
+_ROOM: Final = 32
+"""Characters of it beside which a table is easier to read than lines."""
 
 
 def run_command(
@@ -123,23 +127,34 @@ async def _print_records(settings: Settings, query: RecordQuery, *, as_json: boo
     elif not records:
         none = "no such calls are recorded" if query.limit else "--limit 0 shows none"
         sys.stderr.write(f"{none}\n")
-    elif (console := make_console()).width >= WIDE:
-        console.print(_make_history_table(records, console, name_processes(settings)))
     else:
-        name_process = name_processes(settings)
-        for record in records:
-            _print_line(record, name_process=name_process)
+        _print_calls(records, name_processes(settings))
     return EXIT_OK
+
+
+def _print_calls(
+    records: Sequence[ToolCallRecord], name_process: Callable[[str | None], str]
+) -> None:
+    """Print a table where it has room for all columns, else a line for each call."""
+    console = make_console()
+    table = _make_history_table(records, console, name_process)
+    any_width = console.options.update(max_width=10_000)
+    if console.measure(table, options=any_width).minimum <= console.width:
+        console.print(table)
+        return
+    for record in records:
+        _print_line(record, name_process=name_process)
 
 
 def _make_history_table(
     records: Sequence[ToolCallRecord], console: Console, name_process: Callable[[str | None], str]
 ) -> Table:
     processes = [name_process(record.process) for record in records]
-    columns = ["ended", "call", "tool", "outcome", "waited", "ran", "caller", "arguments or error"]
+    columns = ["ended", "call", "tool", "outcome", "waited", "ran", "caller", _TEXT]
     table = make_table("", *columns, *(["process"] if any(processes) else []))
-    # Never cut: a person copies it.
-    table.columns[1].min_width = min(max(len(record.call_id or "") for record in records), 40)
+    for column in table.columns:
+        column.no_wrap = column.header != _TEXT  # A person copies names and ids.
+        column.min_width = _ROOM if column.header == _TEXT else None
     for record, process in zip(records, processes, strict=True):
         outcome = record.outcome.value
         table.add_row(
