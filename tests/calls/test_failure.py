@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 
 import pytest
 
@@ -46,6 +48,18 @@ class BrokenError(Exception):
 def test_failure_of(error: BaseException, failure: tuple[str, str]) -> None:
     """K27: the type and the words of each kind of exception, secrets hidden."""
     assert failure_of(error) == Failure(*failure)
+
+
+def test_the_place_in_the_authors_code() -> None:
+    """Who wrote the tool is told the line of his file, and not one of Python or of a package."""
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads("{")
+    failure = failure_of(caught.value)
+    assert failure.details is not None
+    assert re.fullmatch(r"calls/test_failure\.py:\d+", failure.details["raised_at"])
+    assert "test_failure" not in failure.error
+    secret = OwnSecrets({"key": "test_failure"}, ["key"], ["key"])
+    assert "test_failure" not in str(failure_of(caught.value, secret))
 
 
 def test_details() -> None:

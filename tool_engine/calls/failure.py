@@ -22,7 +22,13 @@ from tool_engine.knowledge.snapshot import (
     restore_value,
 )
 from tool_engine.model.call import Refusal
-from tool_engine.redaction import NO_SECRETS, OwnSecrets, shorten_words, words_of
+from tool_engine.redaction import (
+    NO_SECRETS,
+    OwnSecrets,
+    place_in_own_code,
+    shorten_words,
+    words_of,
+)
 from tool_engine.validation.output import OutputMismatchError
 
 _RUNNERS: Final = asyncio.Runner.__module__
@@ -80,7 +86,13 @@ def _word_error(error: BaseException, secrets: OwnSecrets) -> Failure:
     ):
         name = type(error).__name__
         return Failure("execution_error", f"the tool tried to end the process ({name})")
-    return Failure("execution_error", words_of(error, secrets))
+    return Failure("execution_error", words_of(error, secrets), _find_place(error, secrets))
+
+
+def _find_place(error: BaseException, secrets: OwnSecrets) -> dict[str, Any] | None:
+    """Return where the author of the tool has to look, which the model is not told."""
+    place = place_in_own_code(error)
+    return {"raised_at": shorten_words(place, secrets)} if place else None
 
 
 def _bound_details(details: dict[str, Any], secrets: OwnSecrets) -> dict[str, Any]:

@@ -18,6 +18,11 @@ _VARIABLE: Final = re.compile(
     r"(?<![\w$\\])\$([A-Z][A-Z0-9_]*_[A-Z0-9]+|HOME|USER|PATH|PWD|TOKEN|KEY|SECRET|PASSWORD)\b"
 )
 """The name of a variable of the environment, which amounts of money do not look like."""
+_ALONE: Final = re.compile(
+    r"(?i:(?:bearer|basic|token|apikey) +)?"
+    r"(?:\$(?:env:)?(?P<unix>[A-Z_]\w+)|%(?P<windows>[A-Z_]\w+)%)"
+)
+"""A whole text, but for its scheme, that can be nothing else, whatever the variable is called."""
 Literal = tuple[Path, str, str]
 """A place, what is wrong there, and the cure."""
 _NO_SHELL: Final = "make a workflow of both programs, or write a script: [sh, -c, SCRIPT]"
@@ -35,9 +40,18 @@ def find_literals(entry: Any) -> Iterator[Literal]:
     if isinstance(request, Mapping):
         sent = {key: request[key] for key in _OF_REQUESTS if key in request}
         for path, text in list_leaves(sent, ("entry", "request")):
-            if isinstance(text, str) and (found := _VARIABLE.search(text)):
-                message = f"{found[0]!r} is sent as it stands"
-                yield path, message, f"write ${{env:{found[1]}}} for what the variable holds"
+            if isinstance(text, str) and (found := _find_variable(text)):
+                word, name = found
+                message = f"{word!r} is sent as it stands"
+                yield path, message, f"write ${{env:{name}}} for what the variable holds"
+
+
+def _find_variable(text: str) -> tuple[str, str] | None:
+    """Return a variable as it is written, and its name."""
+    if alone := _ALONE.fullmatch(text.strip()):
+        return text.split()[-1], alone["unix"] or alone["windows"]
+    found = _VARIABLE.search(text)
+    return None if found is None else (found[0], found[1])
 
 
 def _is_shell(words: list[Any]) -> bool:

@@ -73,13 +73,16 @@ def list_misnamed(entries: Iterable[Path], stem: str | None = None) -> Iterator[
             yield f"{each.name!r} is not read: rename it to {right!r}"
 
 
-def report_load_errors(settings: Settings, engine: ToolEngine) -> None:
-    """Say how many files could not be loaded, and whether a server gave no tools."""
+def report_load_errors(settings: Settings, engine: ToolEngine, unfit: int) -> None:
+    """Say how many files and workflows have faults, and whether a server gave no tools."""
     of_servers = engine.list_mcp_errors()
     files = {place for place, text in engine.load_errors if (place, text) not in of_servers}
     if settings.is_without_folder:
         files.discard(settings.tools)
     report_broken(settings, len(files))
+    if unfit:
+        summary = f"{count_text(unfit, 'workflow')} with a tool that is not there, or does not fit"
+        sys.stderr.write(f"{summary}; see tool-engine validate {safe_text(settings.tools)}\n")
     report_servers(of_servers)
 
 

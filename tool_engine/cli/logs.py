@@ -18,7 +18,10 @@ import structlog
 from tool_engine.cli.console import make_console
 from tool_engine.observability.event_lines import EVENTS_LOGGER
 
-_IS_FIRST_LOAD: Final[ContextVar[bool]] = ContextVar("is_first_load", default=False)
+_FIRST_LOAD: Final[ContextVar[list[str] | None]] = ContextVar("first_load", default=None)
+"""Where a command's first look at its files notes what it found."""
+_OF_FILES: Final = ("load_error", "workflow_finding")
+"""What commands count in a sentence, and `validate` tells with its place."""
 _LONGEST_ERROR: Final = 300
 """Characters of an error in a log line, which a terminal shows without its line breaks."""
 
@@ -51,13 +54,14 @@ def logs_on_stderr(level: int = logging.WARNING) -> Iterator[None]:
 
 
 @contextmanager
-def hide_load_errors() -> Iterator[None]:
-    """Leave out the lines about files that could not be loaded."""
-    token = _IS_FIRST_LOAD.set(True)
+def hide_load_errors() -> Iterator[list[str]]:
+    """Leave out the lines about files that could not be loaded; give the names of those events."""
+    found: list[str] = []
+    token = _FIRST_LOAD.set(found)
     try:
-        yield
+        yield found
     finally:
-        _IS_FIRST_LOAD.reset(token)
+        _FIRST_LOAD.reset(token)
 
 
 def _leave_out_answers(
@@ -65,8 +69,12 @@ def _leave_out_answers(
 ) -> MutableMapping[str, Any]:
     """Drop the lines about facts that the command itself prints."""
     del logger, method_name
-    is_load_error = event_dict.get("event") == "load_error"
-    if event_dict.get("logger") == EVENTS_LOGGER or (is_load_error and _IS_FIRST_LOAD.get()):
+    event, found = str(event_dict.get("event")), _FIRST_LOAD.get()
+    is_load_error = event == "load_error"
+    if event_dict.get("logger") == EVENTS_LOGGER:
+        raise structlog.DropEvent
+    if found is not None and event in _OF_FILES:
+        found.append(event)
         raise structlog.DropEvent
     if is_load_error:
         first, *more = str(event_dict.get("error", "")).splitlines() or [""]

@@ -8,6 +8,7 @@ call was sent (`own`). `error_words` puts foreign exceptions into words.
 from tool_engine.redaction.error_words import (
     hide_quotes,
     kind_of,
+    place_in_own_code,
     secrets_asked,
     secrets_if_known,
     shorten_words,
@@ -29,6 +30,7 @@ __all__ = [
     "hide_quotes",
     "is_secret_key",
     "kind_of",
+    "place_in_own_code",
     "redact",
     "redact_text",
     "remember_secret",

@@ -10,6 +10,9 @@ import re
 import traceback
 from collections.abc import Mapping
 from os.path import commonprefix
+from pathlib import Path
+from sysconfig import get_path
+from traceback import walk_tb
 from typing import Any, Final
 
 from tool_engine.model.approval import ApprovalRequest
@@ -21,6 +24,8 @@ from tool_engine.redaction.tool_secrets import secrets_of
 _MOST: Final = 2_000
 """Longest message that is shown, in characters."""
 _FOLDERS: Final = re.compile(r".*[/\\]")
+_PARTED: Final = re.compile(r"[/\\]")
+_FOREIGN: Final = ("<", str(Path(__file__).parents[1]), *map(get_path, ("stdlib", "purelib")))
 _MOST_TRACED: Final = 16_000
 _BEGINNING: Final = 128
 """Characters by which `OwnSecrets.beginning` recognises a longer secret."""
@@ -122,9 +127,22 @@ def kind_of(error: BaseException) -> str:
 
 def _place_of(error: BaseException) -> str:
     """Return file and line of the raise, which contain no value."""
-    frames = [*traceback.walk_tb(error.__traceback__)][-1:]
+    frames = [*walk_tb(error.__traceback__)][-1:]
     places = (f"{_FOLDERS.sub('', frame.f_code.co_filename)}:{line}" for frame, line in frames)
     return redact_text("".join(f" (raised at {place})" for place in places)[:_MOST])
+
+
+def place_in_own_code(error: BaseException) -> str:
+    """Return folder, file and line of the author's code that raised; empty: of none.
+
+    Lines of Python, of installed packages and of the engine are passed over: `json/decoder.py:355`
+    tells the author of a tool nothing.
+    """
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    for file, line in reversed(frames):
+        if not file.startswith(_FOREIGN):
+            return redact_text(f"{'/'.join(_PARTED.split(file)[-2:])}:{line}"[:_MOST])
+    return ""
 
 
 def secrets_asked(request: ApprovalRequest) -> OwnSecrets:

@@ -56,6 +56,33 @@ def write_slow(tools: Path, port: int) -> None:
     (tools / "slow.yaml").write_text(SLOW.format(port=port).lstrip(), encoding="utf-8")
 
 
+def test_a_workflow_that_cannot_run_is_one_sentence(
+    command: Callable[..., Any], tools: Path
+) -> None:
+    """Who calls another tool is told that there is one, without a line of the log."""
+    steps = "entry: {type: workflow, steps: [{id: a, tool: gone, params: {}}]}"
+    text = f"name: flow\ndescription: Calls a tool that is not there.\n{steps}\n"
+    (tools / "flow.yaml").write_text(text, encoding="utf-8")
+    ended = command("call", "echo", "message=a")
+    said = "1 workflow with a tool that is not there, or does not fit"
+    assert (ended.code, ended.err) == (0, f"{said}; see tool-engine validate {tools}\n")
+    assert "there is no tool 'gone'" in command("validate").out
+    refused = command("call", "flow")
+    assert (refused.code, "there is no tool 'gone'" in refused.out) == (1, True)
+
+
+def test_the_place_of_an_exception(command: Callable[..., Any], tools: Path) -> None:
+    """Who calls a tool of their own reads the line that raised, which no model is told."""
+    (tools / "div.py").write_text("def run():\n    return {'x': 1 / 0}\n", encoding="utf-8")
+    text = "name: div\ndescription: Divides.\nentry: {type: python, handler: 'div:run'}\n"
+    (tools / "div.yaml").write_text(text, encoding="utf-8")
+    ended = command("--path", str(tools), "call", "div")
+    said = (
+        f"execution_error: ZeroDivisionError: division by zero\nraised at {tools.name}/div.py:2\n"
+    )
+    assert (ended.code, ended.out) == (1, said)
+
+
 def test_a_broken_file_is_one_sentence(command: Callable[..., Any], tools: Path) -> None:
     """Other tools are called as ever; a call of the broken one says what is wrong with it."""
     broken = "\n".join(["name: y", "tgas: 5", *(f"k{n}: 1" for n in range(30))])

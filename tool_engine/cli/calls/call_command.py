@@ -90,6 +90,8 @@ def print_result(result: ToolExecutionResult) -> None:
         console.print(findings_table(result.validation_errors))
     if not result.is_success:
         console.print(as_text(f"{result.error_type}: {result.error or ''}", "red"), soft_wrap=True)
+        if place := (result.metadata.get("error_details") or {}).get("raised_at"):
+            console.print(as_text(f"raised at {place}", "dim"), soft_wrap=True)
         return
     output: Any = result.output
     # Only the engine's own wrapping is undone: a tool's text prints as text.

@@ -119,9 +119,9 @@ async def recording_engine(
     if prepare is not None:
         prepare(engine)
     async with contextlib.AsyncExitStack() as stack:
-        with hide_load_errors(), warn_of_slow_servers(engine):
+        with hide_load_errors() as found, warn_of_slow_servers(engine):
             await stack.enter_async_context(engine)
-        report_load_errors(settings, engine)
+        report_load_errors(settings, engine, found.count("workflow_finding"))
         yield engine
 
 
