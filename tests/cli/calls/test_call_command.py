@@ -83,6 +83,15 @@ def test_the_place_of_an_exception(command: Callable[..., Any], tools: Path) -> 
     assert (ended.code, ended.out) == (1, said)
 
 
+def test_the_place_of_a_denial(command: Callable[..., Any], tools: Path) -> None:
+    """Who calls a tool that no one may call reads which file says so."""
+    text = "name: no\ndescription: Echoes.\nentry: {type: builtin, handler: echo}\n"
+    (tools / "no.yaml").write_text(f"{text}permission: deny\n", encoding="utf-8")
+    ended = command("call", "no")
+    assert "calls of 'no' are not allowed here" in ended.out
+    assert f"{tools / 'no.yaml'}: permission: deny; write another one there" in ended.out
+
+
 def test_a_broken_file_is_one_sentence(command: Callable[..., Any], tools: Path) -> None:
     """Other tools are called as ever; a call of the broken one says what is wrong with it."""
     broken = "\n".join(["name: y", "tgas: 5", *(f"k{n}: 1" for n in range(30))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -49,6 +50,18 @@ def test_its_own_tests_pass_wherever_pytest_is_started(place: Path, command: Com
         ended = warm.run(words, cwd=folder, imports=("pytest", "pytest_asyncio.plugin"))
         assert ended.returncode == 0, ended.stdout
         assert "2 passed" in ended.stdout
+
+
+def test_git_leaves_out_what_its_use_makes(place: Path, command: Command) -> None:
+    """After its tests, and with the settings' records, `git add -A` adds what was written alone."""
+    written = command("init", "--json").json["written"]
+    for made in ("tools/__pycache__/a.pyc", ".venv/pyvenv.cfg", ".pytest_cache/x", "calls.db-wal"):
+        (place / made).parent.mkdir(exist_ok=True)
+        (place / made).write_text("made")
+    for words in (["init", "-q"], ["add", "-A"]):
+        subprocess.run(["git", *words], check=True, cwd=place)
+    added = subprocess.run(["git", "ls-files"], capture_output=True, check=True, cwd=place)
+    assert set(added.stdout.decode().split()) == set(written)
 
 
 def test_its_hooks_and_its_checks_are_commands_that_work(place: Path, command: Command) -> None:
@@ -110,7 +123,8 @@ def test_nothing_that_is_there_is_changed(place: Path, command: Command) -> None
     (place / "pyproject.toml").write_text("[tool.tool-engine]\nmax_threads = 3\n")
     ended = command("init", "--json").json
     assert ended["kept"] == [".pre-commit-config.yaml"]
-    assert ended["written"] == ["tests/test_tools.py", ".github/workflows/tools.yml"]
+    added = ["tests/test_tools.py", ".gitignore", ".github/workflows/tools.yml"]
+    assert ended["written"] == added
     assert (place / ".pre-commit-config.yaml").read_text() == "repos: []\n"
     again = command("init")
     assert again.code == 0

@@ -36,7 +36,8 @@ from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.event import ToolEngineEventType
-from tool_engine.model.tool import server_of
+from tool_engine.model.permission import ExecutionPolicy
+from tool_engine.model.tool import Tool, server_of
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -140,4 +141,13 @@ async def _call_tool(
         print_json(result.to_dict())
     else:
         print_result(result)
+        _print_denial(tool, result)
     return EXIT_OK if result.is_success else EXIT_FAILED
+
+
+def _print_denial(tool: Tool, result: ToolExecutionResult) -> None:
+    """Say where it is written that no call is allowed: a model is not told that."""
+    denied = tool.permission is not None and tool.permission.execution is ExecutionPolicy.DENY
+    if denied and result.error_type == "execution_rejected" and tool.source:
+        said = f"{tool.source}: permission: deny; write another one there to allow calls"
+        make_console().print(as_text(said, "dim"), soft_wrap=True)

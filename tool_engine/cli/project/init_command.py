@@ -30,6 +30,8 @@ from tool_engine.named_file import why_unread
 _TEMPLATES: Final = resources.files("tool_engine.cli.project").joinpath("templates")
 _NAME: Final = "shorten"
 """The first tool: it needs no network and has an example and a test."""
+_IGNORED: Final = "__pycache__/\n.pytest_cache/\n.venv/\ncalls.db*\n"
+"""What Python, pytest, the installation page and the settings put into a project."""
 _ELSEWHERE: Final = "begin in another one with `tool-engine init DIR`"
 _TEST_OF_EXAMPLE: Final = "def test_a_call()"
 
@@ -105,6 +107,7 @@ def _list_files(settings: Settings) -> Mapping[str, str]:
     # What CI runs is there, with tools or without.
     files["tests/test_tools.py"] = test.replace("__NAME__", _NAME)
     files[".pre-commit-config.yaml"] = _read_template("pre-commit.yaml")
+    files[".gitignore"] = _IGNORED
     files[".github/workflows/tools.yml"] = _read_template("workflow.yaml")
     return files
 
