@@ -90,7 +90,7 @@ def _word_error(error: BaseException, secrets: OwnSecrets) -> Failure:
 
 
 def _find_place(error: BaseException, secrets: OwnSecrets) -> dict[str, Any] | None:
-    """Return where the author of the tool has to look, which the model is not told."""
+    """Return the line of the tool's author, which is for programs and not for the model."""
     place = place_in_own_code(error)
     return {"raised_at": shorten_words(place, secrets)} if place else None
 

@@ -10,8 +10,6 @@ import re
 import traceback
 from collections.abc import Mapping
 from os.path import commonprefix
-from pathlib import Path
-from sysconfig import get_path
 from traceback import walk_tb
 from typing import Any, Final
 
@@ -25,7 +23,10 @@ _MOST: Final = 2_000
 """Longest message that is shown, in characters."""
 _FOLDERS: Final = re.compile(r".*[/\\]")
 _PARTED: Final = re.compile(r"[/\\]")
-_FOREIGN: Final = ("<", str(Path(__file__).parents[1]), *map(get_path, ("stdlib", "purelib")))
+_ENGINE: Final = __file__.rpartition("/redaction/")[0]
+_PYTHON: Final = traceback.__file__.rpartition("/")[0]
+_FOREIGN: Final = ("<", f"{_ENGINE}/", f"{_PYTHON}/")
+_INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _MOST_TRACED: Final = 16_000
 _BEGINNING: Final = 128
 """Characters by which `OwnSecrets.beginning` recognises a longer secret."""
@@ -135,12 +136,11 @@ def _place_of(error: BaseException) -> str:
 def place_in_own_code(error: BaseException) -> str:
     """Return folder, file and line of the author's code that raised; empty: of none.
 
-    Lines of Python, of installed packages and of the engine are passed over: `json/decoder.py:355`
-    tells the author of a tool nothing.
+    Lines of Python, of installed packages and of the engine are passed over.
     """
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     for file, line in reversed(frames):
-        if not file.startswith(_FOREIGN):
+        if not (file.startswith(_FOREIGN) or any(part in file for part in _INSTALLED)):
             return redact_text(f"{'/'.join(_PARTED.split(file)[-2:])}:{line}"[:_MOST])
     return ""
 

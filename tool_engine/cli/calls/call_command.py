@@ -146,7 +146,7 @@ async def _call_tool(
 
 
 def _print_denial(tool: Tool, result: ToolExecutionResult) -> None:
-    """Say where it is written that no call is allowed: a model is not told that."""
+    """Print the place that allows no call."""
     denied = tool.permission is not None and tool.permission.execution is ExecutionPolicy.DENY
     if denied and result.error_type == "execution_rejected" and tool.source:
         said = f"{tool.source}: permission: deny; write another one there to allow calls"
