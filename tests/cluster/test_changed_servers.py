@@ -19,6 +19,69 @@ from tool_engine.errors import ConfigurationError
 END_ALL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'tests'"
 
 
+@pytest.mark.parametrize("on_unavailable", ["refuse", "local"])
+async def test_a_server_that_refuses_a_process_for_a_while(
+    make: Make, service: Service, postgres_server: PostgresServer, on_unavailable: str
+) -> None:
+    """As while a password is changed: it comes back by itself, and calls say why until then."""
+    administrator = await asyncpg.connect(postgres_server.url("postgres"))
+    service.gate.set()
+    try:
+        await administrator.execute("CREATE ROLE changed SUPERUSER LOGIN PASSWORD 'changed'")
+        engine = make(
+            **BRIEF,
+            url=postgres_server.url("tests", "changed", "changed"),
+            on_unavailable=on_unavailable,
+        )
+        await engine.load()
+        await administrator.execute("ALTER ROLE changed NOLOGIN")
+        await administrator.execute(END_ALL)
+        async with asyncio.timeout(BOUND):
+            if on_unavailable == "refuse":
+                while (refused := await engine.execute("work")).error_type != "rejected":  # noqa: ASYNC110 - only calls say it
+                    await asyncio.sleep(0.01)
+                assert "let this user connect" in str(refused.error)
+                assert refused.metadata["error_details"]["retry_after"] > 0
+            assert engine.cluster is not None
+            while engine.cluster.count()["connected"]:  # noqa: ASYNC110 - there is no event
+                await asyncio.sleep(0.01)
+            if on_unavailable == "local":
+                assert (await engine.execute("work")).is_success
+            await administrator.execute("ALTER ROLE changed LOGIN")
+            while not engine.cluster.count()["connected"]:  # noqa: ASYNC110 - there is no event
+                await asyncio.sleep(0.01)
+            while not (await engine.execute("work")).is_success:  # noqa: ASYNC110 - only calls say it
+                await asyncio.sleep(0.01)
+        await engine.close()
+    finally:
+        owned = await asyncpg.connect(postgres_server.url("tests"))
+        await owned.execute("DROP OWNED BY changed CASCADE; DROP ROLE changed")
+        await owned.close()
+        await administrator.close()
+
+
+async def test_an_engine_that_was_refused_loads_again(
+    make: Make, service: Service, postgres_server: PostgresServer
+) -> None:
+    """Once the database is there, it needs no new engine, nor does a look at the cluster."""
+    administrator = await asyncpg.connect(postgres_server.url("postgres"))
+    service.gate.set()
+    try:
+        await administrator.execute("DROP DATABASE IF EXISTS later WITH (FORCE)")
+        engine = make(url=postgres_server.url("later"))
+        assert engine.cluster is not None
+        for attempt in (engine.load, engine.cluster.snapshot):
+            with pytest.raises(ConfigurationError, match="is not there"):
+                await attempt()
+        await administrator.execute("CREATE DATABASE later")
+        await engine.load()
+        assert (await engine.execute("work")).is_success
+        await engine.close()
+    finally:
+        await administrator.execute("DROP DATABASE IF EXISTS later WITH (FORCE)")
+        await administrator.close()
+
+
 async def test_a_server_that_can_only_be_read_by_now(
     make: Make,
     service: Service,

@@ -85,3 +85,12 @@ async def test_a_pool_of_transactions(pool: Pool, make: Make) -> None:
     engine = make(url=await pool("transaction"))
     with pytest.raises(ConfigurationError, match="or of a pool in session mode"):
         await engine.load()
+
+
+async def test_many_who_come_to_a_pool_of_transactions_at_once(pool: Pool, make: Make) -> None:
+    """As replicas do: each is in the way of what the others look for, and all are refused."""
+    url = await pool("transaction")
+    engines = [make(url=url) for _ in range(4)]
+    loading = [engine.load() for engine in engines]
+    for found in await asyncio.gather(*loading, return_exceptions=True):
+        assert "or of a pool in session mode" in str(found)

@@ -42,6 +42,24 @@ async def test_tables_that_are_emptied(make: Make, service: Service, url: str, t
     assert service.most <= 2
 
 
+async def test_tables_that_are_removed(make: Make, service: Service, url: str) -> None:
+    """They are made anew, and nothing is given for a ttl: others may hold what is not known."""
+    engines = [make(**BRIEF), make(**BRIEF)]
+    for engine in engines:  # one that comes later takes it for a new database
+        await engine.load()
+    running = [asyncio.create_task(engines[0].execute("work")) for _ in range(2)]
+    await service.until(2)
+    await do(url, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    calls = [asyncio.create_task(each.execute("work")) for each in engines]
+    async with asyncio.timeout(BOUND):
+        for each in await asyncio.gather(*running):
+            assert each.is_success or each.error_type == "lease_lost", each.error
+        service.gate.set()
+        for each in await asyncio.gather(*calls):
+            assert each.is_success, each.error
+    assert service.most <= 2
+
+
 async def test_an_older_state_that_is_put_back(make: Make, service: Service, url: str) -> None:
     """It is a server that has forgotten its newest commits: all say first what they hold."""
     engines = [make(lease_ttl=6.0, session_grace=2.0) for _ in range(2)]

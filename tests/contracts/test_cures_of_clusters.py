@@ -45,9 +45,14 @@ DIRECT = (
     "admission/cluster/cluster_database.py: give the URL of the server itself, or of a pool in "
     "session mode"
 )
+USER = (
+    "admission/cluster/cluster_database.py: correct the user and the password of its URL, or let "
+    "this user connect"
+)
+CREATED = "admission/cluster/cluster_database.py: create it, or correct its name in the URL"
 RIGHTS = (
-    "admission/cluster/cluster_database.py: correct the user and the database of its URL, or give "
-    "the user the right to create tables in the schema"
+    "admission/cluster/cluster_database.py: give the user the right to create tables in the "
+    "schema, and to use those that are there"
 )
 REMOVED = (
     "admission/cluster/saved_state.py: run one version in all its processes, or remove its row "
@@ -90,7 +95,7 @@ REACHED = (
 OF_LOOKS = {ANEW, ELSEWHERE, LATER, NAMED, MADE, REACHED}
 OF_SETTINGS = {A_URL, LONGER, ALONE}
 OF_CALLS = {AGAIN, CALL_AGAIN}
-OF_DATABASES = {PRIMARY, NEWER, OWN, DIRECT, RIGHTS, REMOVED}
+OF_DATABASES = {PRIMARY, NEWER, OWN, DIRECT, USER, CREATED, RIGHTS, REMOVED}
 TRIED = {NEXT, ANOTHER, START, VARIABLE, *OF_DATABASES, *OF_CALLS, *OF_SETTINGS, *OF_LOOKS}
 LIMITS = ClusterLimits(1, buckets={"ai": 2})
 
@@ -336,16 +341,36 @@ async def test_notifications_that_do_not_arrive(
     await open_connection(url)
 
 
-async def test_a_server_that_refuses_a_user(postgres_server: PostgresServer) -> None:
+async def test_a_database_that_is_not_there(postgres_server: PostgresServer) -> None:
     url = await asyncio.to_thread(postgres_server.fresh_database)
     with pytest.raises(ConfigurationError) as raised:
         await open_connection(f"{url}_of_none")
-    assert names_cure(RIGHTS, str(raised.value)), raised.value
+    assert names_cure(CREATED, str(raised.value)), raised.value
     await open_connection(url)
     with pytest.raises(ConfigurationError) as raised:
         await read_cluster(f"{url}_of_none", "tests")
-    assert names_cure(RIGHTS, str(raised.value)), raised.value
+    assert names_cure(CREATED, str(raised.value)), raised.value
     assert await read_cluster(url, "tests") is not None
+
+
+async def test_a_server_that_refuses_a_user(postgres_server: PostgresServer) -> None:
+    """It may not connect, or not use tables: what it is given then is enough."""
+    role = "DROP ROLE IF EXISTS guest; CREATE ROLE guest LOGIN PASSWORD 'guest'"
+    url = await asyncio.to_thread(postgres_server.fresh_database, role)
+    await open_connection(url)
+    guest = url.replace(url.split("@")[0], "postgresql://guest:guest")
+    with pytest.raises(ConfigurationError) as raised:
+        await open_connection(guest.replace(":guest@", ":wrong@"))
+    assert names_cure(USER, str(raised.value)), raised.value
+    with pytest.raises(ConfigurationError) as raised:
+        await open_connection(guest)
+    assert names_cure(RIGHTS, str(raised.value)), raised.value
+    give = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO guest"
+    await asyncio.to_thread(
+        postgres_server._do, "tests", f"{give}; GRANT ALL ON SCHEMA public TO guest"
+    )
+    await asyncio.to_thread(postgres_server._do, "tests", "GRANT USAGE ON SCHEMA public TO guest")
+    await open_connection(guest)
 
 
 async def test_a_state_of_another_version(postgres_server: PostgresServer) -> None:

@@ -74,9 +74,14 @@ BEGIN
     clock := extract(epoch FROM clock_timestamp());
 END $$;
 """.replace("$RESTART_STEP", str(RESTART_STEP)).replace("$STEP", str(STEP))
-_MAY_CREATE: Final = "SELECT has_schema_privilege(current_schema(), 'CREATE')"
+_MAY_CREATE: Final = (
+    # Only who owns a function may put another one in its place.
+    "SELECT has_schema_privilege(current_schema(), 'CREATE') AND NOT EXISTS (SELECT FROM pg_proc"
+    " WHERE oid = to_regproc('tool_cluster_swap') AND NOT pg_has_role(proowner, 'USAGE'))"
+)
 _IS_THERE: Final = (
-    "SELECT to_regclass('tool_cluster_key') IS NOT NULL"
+    "SELECT to_regclass('tool_cluster') IS NOT NULL AND to_regclass('tool_cluster_key') IS NOT NULL"
+    " AND to_regclass('tool_cluster_alive') IS NOT NULL"
     " AND to_regproc('tool_cluster_swap') IS NOT NULL"
 )
 _OTHERS: Final = (
@@ -130,8 +135,15 @@ _FORBIDDEN: Final = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.InvalidSchemaNameError,
     asyncpg.SyntaxOrAccessError,
+    asyncpg.InvalidSQLStatementNameError,
 )
 """What the server says that waiting does not change."""
+_SHARED: Final = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
+"""What it says where a statement was prepared in another session."""
+_REMOVED: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError)
+"""What it says where an operator has removed what coordinates."""
+_ROUNDS: Final = 4
+"""Looks for a pooler: of one look that others disturb, nothing may be seen."""
 
 
 class Found(NamedTuple):
@@ -260,10 +272,16 @@ class ClusterConnection:
     async def _fetch_row(self, sql: str, *values: Any) -> Any:
         """Return the row of a statement that a connection prepares once."""
         connection = self._open_connection
-        if self._prepared.get(sql, (None,))[0] is not connection:
-            statement = await connection.prepare(sql, timeout=PATIENCE)
-            self._prepared[sql] = connection, statement
-        return await self._prepared[sql][1].fetchrow(*values, timeout=PATIENCE)
+        try:
+            if self._prepared.get(sql, (None,))[0] is not connection:
+                statement = await connection.prepare(sql, timeout=PATIENCE)
+                self._prepared[sql] = connection, statement
+            return await self._prepared[sql][1].fetchrow(*values, timeout=PATIENCE)
+        except _REMOVED as error:
+            raise self._note_removal() from error
+        except _SHARED as error:
+            self._is_checked = False  # the next connection looks for a pooler again
+            raise _say_shared() from error
 
     async def read(self, known: int = -1) -> Found:
         """Return the state; of the version that is `known`, without its bytes."""
@@ -317,7 +335,7 @@ class ClusterConnection:
     def _note_removal(self) -> ConnectionResetError:
         """Have the state made anew with the next connection; return what ends this one."""
         self._is_checked = False
-        return ConnectionResetError("the state of the cluster was removed from its table")
+        return ConnectionResetError("the state of the cluster was removed from its database")
 
     async def list_sessions(self, lives: Iterable[str]) -> frozenset[str]:
         """Return which lives have a session."""
@@ -351,7 +369,9 @@ class ClusterConnection:
             raise ConfigurationError(
                 "the database of the cluster can only be read; give the URL of the primary server"
             )
-        async with asyncio.timeout(PATIENCE), connection.transaction():
+        # Not its `transaction()`: where the connection ends, that says no more than this.
+        async with asyncio.timeout(PATIENCE):
+            await connection.execute("BEGIN")
             await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
             if await connection.fetchval(_MAY_CREATE) or not await connection.fetchval(_IS_THERE):
                 await connection.execute(_SCHEMA)
@@ -361,10 +381,14 @@ class ClusterConnection:
                     f"({others}); give the URL of a database of its own, or remove them"
                 )
             known = await connection.fetchval(_READ_KEY, self._name)
-            now = None if known is None else await connection.fetchval(_CLOCK)
+            is_first = known is None and self.secret is None
+            now = None if is_first else await connection.fetchval(_CLOCK)
             await connection.execute(_CREATE, self._name, make_state(now))
-            await connection.execute(_PUT_KEY, self._name, secrets.token_bytes(16))
+            # Where the tables were removed, keys go on bearing the names that calls know.
+            secret = self.secret or secrets.token_bytes(16)
+            await connection.execute(_PUT_KEY, self._name, secret)
             self.secret = await connection.fetchval(_READ_KEY, self._name)
+            await connection.execute("COMMIT")
 
     async def _check_session(self, connection: Any, life: str) -> None:
         """See that what one statement leaves in the session is there for the next ones."""
@@ -438,9 +462,22 @@ async def _open_session(url: str | Callable[[], str]) -> Any:
 
 
 def _say_forbidden(error: BaseException) -> ConfigurationError:
+    said = str(error).partition("\n")[0]
+    if isinstance(error, _SHARED):
+        return _say_shared()
+    if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
+        return ConfigurationError(
+            f"the server of the cluster's database lets this user not connect ({said}); correct "
+            "the user and the password of its URL, or let this user connect"
+        )
+    if isinstance(error, asyncpg.InvalidCatalogNameError):
+        return ConfigurationError(
+            f"the database of the cluster is not there ({said}); create it, or correct its name in "
+            "the URL"
+        )
     return ConfigurationError(
-        f"the server of the cluster's database refuses this process ({error}); correct the user "
-        "and the database of its URL, or give the user the right to create tables in the schema"
+        f"the server of the cluster's database refuses this process ({said}); give the user the "
+        "right to create tables in the schema, and to use those that are there"
     )
 
 
@@ -460,11 +497,15 @@ async def _is_shared(connection: Any, url: str | Callable[[], str]) -> bool:
     # Between two statements another connection is given the session, or this one another session.
     other = await _open_session(url)
     try:
-        async with asyncio.timeout(PATIENCE), other.transaction():
-            found = [await other.fetchval(ask), await connection.fetchval(ask)]
-            return bool(found[0] == pid or found[1] != pid)
-    except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError):
-        return True  # a statement was prepared in another session
+        async with asyncio.timeout(PATIENCE):
+            for _ in range(_ROUNDS):
+                # In no transaction: many that hold one each would leave no session to look at.
+                found = [await other.fetchval(ask), await connection.fetchval(ask)]
+                if found[0] == pid or found[1] != pid:
+                    return True
+        return False
+    except _SHARED:
+        return True
     finally:
         other.terminate()
 

@@ -180,9 +180,11 @@ class ClusterView:
         try:
             found = await self._member.read_state()
         except LOST as error:
+            is_connected = self._member.count()["connected"]
+            trouble = words_of(error) if is_connected else self._member.describe_trouble()
             raise ClusterUnavailableError(
                 f"the database of the cluster {self._member.cluster!r} does not answer "
-                f"({words_of(error)}); ask again once it does"
+                f"({trouble}); ask again once it does"
             ) from error
         return load_state(found.state), read_uptime() + found.offset
 

@@ -351,6 +351,9 @@ class ClusterMember:
             EngineClosedError: The engine was closed.
         """
         self.check_open()
+        if self._running is not None and self._running.done():  # it was refused: is it still?
+            self.refusal = None
+            self._heard.clear()
         self._start_running()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -446,15 +449,13 @@ class ClusterMember:
             life = holder.life
             try:
                 await connection.open(life, partial(make_first_state, holder))
-            except ConfigurationError as error:
-                self._take_refusal(error, is_final=True)
-                return
-            except LOST as error:
-                self._note_outage(error)
-                if is_refusal(error):
-                    self._apply_effects(holder.on_refused(read_uptime()))
-                else:
-                    self._apply_effects(holder.tick(read_uptime()))
+            except (ConfigurationError, *LOST) as error:
+                if isinstance(error, ConfigurationError) and self._life is None:
+                    self._take_refusal(error, is_final=True)
+                    return
+                self._note_outage(error)  # one that has taken part before comes back
+                happens = holder.on_refused if is_refusal(error) else holder.tick
+                self._apply_effects(happens(read_uptime()))
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _AGAIN[1])
                 continue

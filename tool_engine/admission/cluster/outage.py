@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tool_engine.errors import AdmissionError, ClusterUnavailableError
+from tool_engine.errors import AdmissionError, ClusterUnavailableError, ConfigurationError
 from tool_engine.redaction import words_of
 
 ON_UNAVAILABLE: Final = ("refuse", "local")
@@ -20,18 +20,20 @@ class Outage:
         patience: Seconds after which it is an outage.
     """
 
-    __slots__ = ("_patience", "_since", "is_known", "reason")
+    __slots__ = ("_is_refused", "_patience", "_since", "is_known", "reason")
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._since: float | None = None
+        self._is_refused = False
         self.is_known = False
         """It has lasted for the whole patience."""
         self.reason = ""
 
     def note_failure(self, error: BaseException, now: float) -> None:
         """Note that a connection or a statement failed."""
-        self.reason = words_of(error)
+        self._is_refused = isinstance(error, ConfigurationError)
+        self.reason = str(error) if self._is_refused else words_of(error)
         if self._since is None:
             self._since = now
         self.is_known = self.is_known or self.lasts(now, self._patience)
@@ -47,6 +49,12 @@ class Outage:
 
     def refuse(self, cluster: str, bucket: str) -> AdmissionError:
         """Return what ends a call meanwhile."""
+        if self._is_refused:
+            return ClusterUnavailableError(
+                f"cluster {cluster!r}, which shares the limit of bucket {bucket!r}, has not taken "
+                f"this process for more than {self._patience:g} s: {self.reason}",
+                retry_after=_AGAIN,
+            )
         return ClusterUnavailableError(
             f"the database of cluster {cluster!r}, which shares the limit of bucket {bucket!r}, "
             f"has not answered for more than {self._patience:g} s ({self.reason}); see that it "
