@@ -92,8 +92,14 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
     _mutate(
         "the end of a session is taken for the end of its process",
         COORDINATOR,
-        "now - life.lost_at >= self.grace\n",
+        "now - life.lost_at >= self.times_of(life)[0]\n",
         "now >= life.lost_at\n",
+    ),
+    _mutate(
+        "a process with a longer grace and ttl is given up as soon as the others",
+        COORDINATOR,
+        "        return life.times or (self.grace, self.ttl)\n",
+        "        return self.grace, self.ttl\n",
     ),
     _mutate(
         "a unit that cannot be used is neither started nor declined",

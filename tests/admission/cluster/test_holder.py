@@ -22,6 +22,7 @@ from tool_engine.admission.cluster.effects import (
 from tool_engine.admission.cluster.holder import Holder
 from tool_engine.admission.cluster.lease_messages import Hello, Message, Note, Sync
 from tool_engine.admission.cluster.life import Outcome
+from tool_engine.admission.cluster.saved_state import load_state, save_state
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 
@@ -105,6 +106,26 @@ def test_end_of_a_connection_counts_from_when_it_was_awake_last() -> None:
     assert a.wake_at() <= 0.35
     assert a.tick(0.29) == []
     assert a.tick(0.31) == [Lose((1,))]
+
+
+def test_process_is_given_up_by_its_own_grace_and_ttl() -> None:
+    """The first one of a cluster has short ones; who has longer ones goes by those."""
+    pair = Pair("a")
+    slow = Holder("b", LIMITS, new_life=lambda: "b.1", grace=3.0, ttl=30.0)
+    pair.do(slow, slow.on_connected(0.0), 0.0)
+    pair.do(slow, slow.ask(1, {AI: 2}, 0.1), 0.1)
+    looks = [Sync("a.1", 99 + n, looks=True) for n in range(5)]
+    slow.on_connection_lost(1.0)
+    for look, now in zip(looks, (1.0, 2.9, 3.9), strict=False):
+        pair.coordinator.hear(look, now, frozenset({"a.1"}))
+        assert "b.1" in pair.coordinator.lives
+        assert slow.is_sure(now) is True
+    pair.coordinator.restart(5.0)
+    assert pair.coordinator.gated_until == 35.0, "it may hold something for as long as it goes by"
+    pair.coordinator.hear(looks[3], 34.9, frozenset({"a.1"}))
+    assert "b.1" in pair.coordinator.lives
+    kept = load_state(save_state(pair.coordinator)).lives["b.1"]
+    assert kept.times == (3.0, 30.0)
 
 
 def test_server_that_refuses_everybody_takes_nothing_away() -> None:

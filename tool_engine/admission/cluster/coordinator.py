@@ -54,8 +54,8 @@ class Coordinator:
 
     Args:
         limits: What there is to grant.
-        grace: Seconds that a life whose session ended has to come back.
-        ttl: Seconds after which a life that says nothing is given up.
+        grace: Seconds that a life whose session ended has to come back, if it says no other.
+        ttl: Seconds after which a life that says nothing is given up, if it says no other.
     """
 
     def __init__(self, limits: ClusterLimits, *, grace: float = 0.3, ttl: float = 10.0) -> None:
@@ -147,7 +147,7 @@ class Coordinator:
         self._news.clear()
         self._follow_clock(now)
         self._end_waits(now)
-        life.expires = now + self.ttl
+        life.expires = now + self.times_of(life)[1]
         for resource, account in life.accounts.items():
             idle = account.out - kept.in_use.get(resource, 0)
             if idle > 0:
@@ -172,7 +172,8 @@ class Coordinator:
         self._follow_clock(now)
         self.epoch += 1
         self.places = self.epoch * PLACES_OF_AN_EPOCH
-        self.gated_until = now + self.ttl
+        ttls = [self.times_of(life)[1] for life in self.lives.values()]
+        self.gated_until = now + max([self.ttl, *ttls])
         self.has_changed = True
         self.absent = set(self.lives)
         for life in self.lives.values():
@@ -229,6 +230,10 @@ class Coordinator:
         trying = (owner for each in self.breakers.values() for owner, _ in each.probes)
         return not self.breakers or life.name not in trying
 
+    def times_of(self, life: Life) -> tuple[float, float]:
+        """Return the grace and the ttl of a life: what its process goes by itself."""
+        return life.times or (self.grace, self.ttl)
+
     def is_gated(self, now: float) -> bool:
         """Return whether some life may hold what is not known."""
         return bool(self.absent) and now < self.gated_until
@@ -246,7 +251,8 @@ class Coordinator:
             self._adopt_limits(brought)
         life = self.lives.get(message.life)
         if life is None and isinstance(message, Hello) and message.is_new:
-            life = Life(message.life, message.process, now + self.ttl, self.epoch)
+            life = Life(message.life, message.process, now, self.epoch)
+            life.times = None if message.times == (self.grace, self.ttl) else message.times
             self.lives[message.life] = life
             self._is_durable = True
         return life
@@ -292,7 +298,7 @@ class Coordinator:
                 life.lost_at = None
             elif life.lost_at is None:
                 life.lost_at = now
-            is_over = life.lost_at is not None and now - life.lost_at >= self.grace
+            is_over = life.lost_at is not None and now - life.lost_at >= self.times_of(life)[0]
             # Who has not come back since a restart may not know yet that its session ended.
             is_silent = now >= life.expires and (life.lost_at is not None or not self.is_idle(life))
             if (is_over and life.epoch == self.epoch) or is_silent:
@@ -319,7 +325,8 @@ class Coordinator:
 
     def _take_in(self, life: Life, message: Message, now: float) -> list[int]:
         """Take in what a message says; return the tickets whose places it must hear."""
-        life.op, life.expires, life.lost_at = message.op, now + self.ttl, None
+        life.op, life.lost_at = message.op, None
+        life.expires = now + self.times_of(life)[1]
         if isinstance(message, Hello):
             self._restate_life(life, message, now)
         else:

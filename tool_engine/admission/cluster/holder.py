@@ -60,8 +60,8 @@ class Holder:
         process: Its name, which no other process of the cluster has.
         limits: Those of its configuration.
         new_life: Returns a name that no life ever had.
-        grace: As that of the coordinator.
-        ttl: As that of the coordinator.
+        grace: Seconds that it has to come back when its session has ended.
+        ttl: Seconds after which it is given up when it says nothing.
         idle_time: Seconds for which units stay that no call uses.
     """
 
@@ -593,6 +593,7 @@ class Holder:
             tickets=make_tickets(self.waiting, self.waiting),
             probes=find_probes(*self.running.values(), *self.waiting.values()),
             seen=self._seen,
+            times=(self.grace, self.ttl),
             **self.signs.say_all(now),
             **self.outbox.say_all(self.waiting),
         )

@@ -148,6 +148,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
         reports: As in `Sync`.
         limits: Those of its configuration.
         seen: As in `Sync`.
+        times: Its grace and its ttl, by which it goes itself; None: as the coordinator's.
     """
 
     life: str
@@ -163,6 +164,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     probes: dict[int, tuple[str, int]] = {}
     reports: tuple[Report, ...] = ()
     seen: tuple[int, int] = (-1, 0)
+    times: tuple[float, float] | None = None
 
 
 class State(msgspec.Struct, frozen=True):

@@ -38,6 +38,8 @@ class Life(msgspec.Struct, array_like=True):
     informed: frozenset[str] = frozenset()
     """The resources of which it knows that others wait for them."""
     confirmed: Confirmed = msgspec.field(default_factory=Confirmed)
+    times: tuple[float, float] | None = None
+    """Its own grace and ttl, where they are others than those of the coordinator."""
 
     def set_back(self, seconds: float) -> None:
         """Go by a clock that was set back."""

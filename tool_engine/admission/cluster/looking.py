@@ -45,7 +45,7 @@ def view_cluster(name: str, coordinator: Coordinator, now: float) -> ClusterSnap
                     if account.out
                 },
                 sum(not entry.is_granted for entry in life.entries.values()),
-                coordinator.ttl
+                coordinator.times_of(life)[1]
                 if coordinator.is_idle(life) and life.lost_at is None
                 else max(0.0, life.expires - now),
                 life.lost_at is None,
