@@ -216,7 +216,7 @@ def read_rested(path: str, rest: float) -> Contents | None:
         if not is_one or stamp.age() <= rest:
             return None
         data = os.read(descriptor, stamp.size + 1)
-        is_same = len(data) == stamp.size and _make_stamp(os.fstat(descriptor)) == stamp
+        is_same = len(data) == stamp.size and _is_unchanged(os.fstat(descriptor), state)
     except OSError:
         return None
     finally:
@@ -242,6 +242,15 @@ def _read_contents(path: str) -> Contents | None:
 def _make_stamp(state: os.stat_result) -> FileStamp:
     return FileStamp(
         state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+    )
+
+
+def _is_unchanged(now: os.stat_result, before: os.stat_result) -> bool:
+    """Return True if an open file, which stays the same one, was not written meanwhile."""
+    return (
+        now.st_mtime_ns == before.st_mtime_ns
+        and now.st_ctime_ns == before.st_ctime_ns
+        and now.st_size == before.st_size
     )
 
 

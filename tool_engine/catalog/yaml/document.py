@@ -55,9 +55,9 @@ class Document:
         ordinals = self._find_ordinals([path for path, _ in wanted])
         return [self._marks[ordinals[path][0 if of_key else 1]] for path, of_key in wanted]
 
-    def starts(self) -> Iterator[int]:
+    def starts(self) -> set[int]:
         """Return where the keys and values begin in the text."""
-        return (mark.index for mark in self._marks)
+        return {mark.index for mark in self._marks}
 
     def own_lines(self) -> str:
         """Return the lines of this document, of all those of its file."""

@@ -19,12 +19,16 @@ _FOLDED: Final = re.compile(r":[ ]+>")
 _COMMENTED: Final = re.compile(r"\bsql:[ ]+[^\s|\"'].*--")
 _LISTED: Final = re.compile(
     r"""
-      ^(?P<indent>[ ]*)(?:-[ ]+)*[\w.-]+:[ ]+(?![|\[{\#])\S.*\n
-      (?P=indent)[ ]+(?:[-*\u2022]|\d+[.)]|\|)[ ]
+      \n(?P<indent>[ ]*+)(?:-[ ]++)*[\w.-]++:[ ]++(?![|\[{\#])\S.*+\n
+      (?P=indent)[ ]++(?:[-*\u2022]|\d+[.)]|\|)[ ]
     """,
-    re.MULTILINE | re.VERBOSE,
+    re.VERBOSE,
 )
-"""What stands in each text that is cut or joined, and in few others."""
+"""What stands in each text that is cut or joined, and in few others.
+
+The last one begins with a line break, which is looked for faster than the start of a line, and
+gives back few of what it took, as no shorter part of a line would fit.
+"""
 _COMMENT: Final = re.compile(
     r"[ \t]+#(?P<rest>(?!(?:lint|noqa|type|todo|fixme)\b)(?:\w|[ ]\d).*)", re.IGNORECASE
 )
@@ -81,7 +85,7 @@ def _may_lose(text: str) -> bool:
         ("#" in text and _CUT.search(text))
         or _FOLDED.search(text)
         or ("sql:" in text and _COMMENTED.search(text))
-        or _LISTED.search(text)
+        or _LISTED.search(f"\n{text}")
     )
 
 

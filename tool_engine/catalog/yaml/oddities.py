@@ -61,7 +61,7 @@ class Oddities:
     def may_be_among(self, documents: Iterable[Document]) -> bool:
         """Return True if the events of these documents of the text need a look."""
         text = self._text
-        starts = {start for document in documents for start in document.starts()}
+        starts = set().union(*(document.starts() for document in documents))
         if any(at + 1 in starts or text[at + 1] in "]}" for at in self._questions):
             return True
         # Else the sign before it opens a text that begins with #.

@@ -42,6 +42,11 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
     f"{_CORE}null": (type(None),),
 }
 
+_known_keys: Final[set[str]] = set()
+"""Unquoted keys that are text and nothing else; those of one definition are in most others."""
+_MOST_KEYS: Final = 2000
+_LONGEST_KEY: Final = 80
+
 
 class _Fault(NamedTuple):
     message: str
@@ -114,7 +119,6 @@ class _Reader:
         self._oddities = oddities
         self._is_odd = is_odd
         self._is_simple = not (self._has_escapes or self._has_tabs)
-        self._keys: set[str] = set()
         self._marks: list[Any] = []
         self._anchors: dict[str, _Anchored] = {}
         self._faults: list[_Fault] = []
@@ -212,7 +216,7 @@ class _Reader:
         start = len(self._marks) - 1
         mapping: dict[str, Any] = {}
         marks: dict[str, Any] = {}
-        next_event, node, known = self._next_event, self._read_node, self._keys
+        next_event, node, known = self._next_event, self._read_node, _known_keys
         while (event := next_event()).__class__ is not _MAPPING_END:
             mark, marked = event.start_mark, event
             self._marks.append(mark)
@@ -248,7 +252,7 @@ class _Reader:
             elif text == "<<":
                 self._note_fault("the merge key << is not allowed", "write the keys out", event)
             elif ":" not in text and not self._has_tabs:
-                self._keys.add(text)
+                _keep_key(text)
         elif event.anchor is not None:
             self._note_fault(f"the anchor &{event.anchor[:80]} stands at a key", "remove it", event)
         elif not isinstance(self._read_scalar(event), str):
@@ -408,6 +412,11 @@ class _Reader:
                 )
             )
         self._faults = []
+
+
+def _keep_key(key: str) -> None:
+    if len(_known_keys) < _MOST_KEYS and len(key) <= _LONGEST_KEY:
+        _known_keys.add(key)
 
 
 def _event_source(text: str) -> Callable[[], Any]:
