@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -36,4 +38,36 @@ def test_a_module_is_loaded_with_its_first_name(
     with pytest.raises(AttributeError, match="has no attribute 'missing'"):
         package.missing  # noqa: B018 - looking it up is what is tried
     for name in [name for name in sys.modules if name.startswith("package_of_late_names")]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """The garbage collector is on, as in most programs."""
+    was_on = gc.isenabled()
+    gc.enable()
+    yield
+    if not was_on:
+        gc.disable()
+
+
+@pytest.mark.usefixtures("collector")
+def test_no_garbage_collection_interrupts_an_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Afterwards the collector is as it was, also where the import fails."""
+    package = tmp_path / "package_without_collections"
+    package.mkdir()
+    (package / "__init__.py").write_text(FORM.replace("inner.deep", "deep"))
+    (package / "deep.py").write_text("import gc\nlate = gc.isenabled()\nif not late: missing\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = import_module(package.name)
+    assert gc.isenabled()
+    with pytest.raises(NameError, match="missing"):
+        names.late  # noqa: B018 - looking it up is what is tried
+    assert gc.isenabled()
+    (package / "deep.py").write_text("import gc\nlate = gc.isenabled()\nlast = None\n")
+    assert names.late is False
+    assert gc.isenabled()
+    for name in [name for name in sys.modules if name.startswith(package.name)]:
         monkeypatch.delitem(sys.modules, name)

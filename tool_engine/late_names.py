@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 
@@ -9,6 +10,7 @@ TYPE_CHECKING = False
 # `tool_engine` imports this before anything else, and typing takes longer than all of that.
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import ModuleType
     from typing import Any
 
 
@@ -25,9 +27,26 @@ def find_later(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
     def find(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f".{places[name]}", package), name)
+        value = getattr(_import_module(f".{places[name]}", package), name)
         # Found without this function from now on.
         setattr(sys.modules[package], name, value)
         return value
 
     return find
+
+
+def _import_module(place: str, package: str) -> ModuleType:
+    """Import a module without the garbage collector, which would visit what stays many times."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        module = import_module(place, package)
+        # All of it counts as old: else the next small collection visits it at once. What a program
+        # has frozen itself stays frozen, and other Pythons have nothing to freeze.
+        if was_on and hasattr(gc, "freeze") and not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
+        return module
+    finally:
+        if was_on:
+            gc.enable()

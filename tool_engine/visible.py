@@ -11,7 +11,7 @@ import re
 from functools import cache
 from typing import Final
 
-DECEPTIVE: Final = re.compile(
+_DECEPTIVE: Final = (
     "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
@@ -30,12 +30,18 @@ def is_deceptive(text: str) -> bool:
 
     Line breaks count, too.
     """
-    return DECEPTIVE.search(text) is not None
+    return deceptive_characters().search(text) is not None
 
 
 def without_unseen(text: str) -> str:
     """Return a text without its invisible characters."""
     return _compile_unseen().sub("", text)
+
+
+@cache
+def deceptive_characters() -> re.Pattern[str]:
+    """Return what matches one deceptive character; made at the first use, as it takes a while."""
+    return re.compile(_DECEPTIVE)
 
 
 @cache
@@ -56,7 +62,7 @@ def escape_hidden(text: str, *, keeps_lines: bool = False) -> str:
         character = found.group()
         return character if character in kept else _escape_character(ord(character))
 
-    return DECEPTIVE.sub(shown, text)
+    return deceptive_characters().sub(shown, text)
 
 
 def cut_middle(text: str, most: int) -> str:

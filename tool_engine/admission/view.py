@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from math import fsum, inf, log, sqrt
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from tool_engine.admission.breaker import STATES
-from tool_engine.admission.forecast import Forecast
 from tool_engine.admission.key import SHARED, Key
 from tool_engine.admission.lines import Bucket, Lane
 from tool_engine.admission.pool import SlotPool
@@ -28,6 +28,9 @@ from tool_engine.admission.snapshot import (
 from tool_engine.admission.waiting import Waiter
 from tool_engine.interfaces import AdmissionUser
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
+
+if TYPE_CHECKING:
+    from tool_engine.admission.forecast import Forecast
 
 _MOST_NAMES: Final = 10
 _NAMELESS: Final = "(no id)"
@@ -317,7 +320,9 @@ class ControllerView:
         luck: Random | None,
     ) -> Forecast:
         pool = self._pool
-        forecast = Forecast(
+        # By name: only who asks for a forecast needs one.
+        made: type[Forecast] = import_module("tool_engine.admission.forecast").Forecast
+        forecast = made(
             pool.config, now, pool.used, self._queue.round, lambda name: times[name].whole(luck)
         )
         for slot in sorted(self.holders(), key=_slot_age):

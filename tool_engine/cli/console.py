@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tool_engine.model.json.free_key import text_key
-from tool_engine.visible import DECEPTIVE
+from tool_engine.visible import deceptive_characters
 from tool_engine.visible import escape_hidden as written_out
 
 _MAX_DEPTH: Final = 100
@@ -81,7 +81,7 @@ def json_text(value: Any, *, indent: int | None = 2) -> str:
         _to_json(value, 0), indent=indent, ensure_ascii=not _speaks_unicode(), allow_nan=False
     )
     # Line breaks are only between members: JSON texts have none.
-    return DECEPTIVE.sub(
+    return deceptive_characters().sub(
         lambda match: match[0] if match[0] == "\n" else json.dumps(match[0])[1:-1], text
     )
 

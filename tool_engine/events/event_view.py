@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tool_engine.events.buffer import DROP_OLDEST
 from tool_engine.events.bus import EventBus, Subscription
 from tool_engine.events.event_filter import EventTypes, Names
-from tool_engine.events.missed import MissedEvents
 from tool_engine.events.stream import EventStream
 from tool_engine.interfaces import EventCallback
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.event import ToolEngineEvent
+
+if TYPE_CHECKING:
+    from tool_engine.events.missed import MissedEvents
 
 
 class EventsView:
@@ -99,7 +102,9 @@ class EventsView:
             ConfigurationError: The engine is not loaded.
             RecordsUnavailableError: The database does not answer.
         """
-        return await MissedEvents.find(self._bus.log, numbers)
+        # By name: only what outlives an engine misses any.
+        missed: type[MissedEvents] = import_module("tool_engine.events.missed").MissedEvents
+        return await missed.find(self._bus.log, numbers)
 
     async def read_call_events(self, call_id: str, limit: int = 1_000) -> list[ToolEngineEvent]:
         """Return the events of a call that `keep_events` kept, the oldest first.

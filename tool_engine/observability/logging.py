@@ -21,7 +21,7 @@ from tool_engine.logger import configured, current_call
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.json.returned_value import spell_number
 from tool_engine.redaction import redact
-from tool_engine.visible import DECEPTIVE
+from tool_engine.visible import deceptive_characters
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 RENDERERS: Final = ("auto", "console", "json")
@@ -122,7 +122,7 @@ def _escape_line(logger: WrappedLogger, method_name: str, event_dict: EventDict)
 
 
 def _make_printable(text: str) -> str:
-    escaped = DECEPTIVE.sub(lambda found: ascii(found[0])[1:-1], text)
+    escaped = deceptive_characters().sub(lambda found: ascii(found[0])[1:-1], text)
     return escaped.encode("utf-8", "backslashreplace").decode()
 
 

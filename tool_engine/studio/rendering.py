@@ -19,7 +19,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from tool_engine.studio.path_parts import quote_part
-from tool_engine.visible import DECEPTIVE, cut_middle, escape_hidden
+from tool_engine.visible import cut_middle, deceptive_characters, escape_hidden
 
 _HERE: Final = Path(__file__).parent
 LANGUAGES: Final = {"en": "English", "zh": "中文"}
@@ -138,7 +138,7 @@ def _link_static(context: Context, name: str) -> str:
 def show_text(value: Any, most: int = 2_000) -> Markup:
     """Return a foreign text: apart from the direction of what is around it, and nothing unseen."""
     text = cut_middle(value if isinstance(value, str) else str(value), most)
-    if DECEPTIVE.search(text):
+    if deceptive_characters().search(text):
         text = escape_hidden(text, keeps_lines=True)
     return Markup("<bdi>{}</bdi>").format(text)
 

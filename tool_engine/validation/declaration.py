@@ -6,6 +6,7 @@ The loader asks this for every file; a `Tool(...)` made in code is checked when 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any, Final
 
 import jsonschema_rs
@@ -26,12 +27,13 @@ from tool_engine.model.tool import Tool
 from tool_engine.validation.effort import find_errors
 from tool_engine.validation.filling import Filling, Place, find_misfits
 from tool_engine.validation.position import Position, build_validator, can_be_split
-from tool_engine.validation.rules import read_rule
 from tool_engine.validation.shape import Path, Shaper
-from tool_engine.validation.wording import json_text, name_subject, path_text, show_value
 
 _UNREADABLE: Final = (ValueError, TypeError, AttributeError, LookupError)
 """Errors that an invalid schema causes in the code that reads it."""
+# By name: most definitions were checked by the loader before.
+_RULES: Final = "tool_engine.validation.rules"
+_WORDING: Final = "tool_engine.validation.wording"
 _DEFAULT: Final = "\0default"
 """A key that no parameter has."""
 
@@ -180,9 +182,10 @@ class Declaration:
     def _explain_broken(
         self, error: jsonschema_rs.ValidationError, path: Path
     ) -> DefinitionProblem:
-        reading = read_rule(error, error.instance)
+        wording = import_module(_WORDING)
+        reading = import_module(_RULES).read_rule(error, error.instance)
         secrets = frozenset(item.name for item in self._tool.parameters if item.secret)
-        got = json_text(show_value(error.instance, path, secrets))
+        got = wording.json_text(wording.show_value(error.instance, path, secrets))
         return self._make_problem(path, f"must {reading.rule}, got {got}")
 
     def _make_problem(self, path: Path, message: str) -> DefinitionProblem:
@@ -190,9 +193,8 @@ class Declaration:
         place = f"parameters[{names.index(str(path[0]))}].default" if path else "parameters"
         if path and self._tool.input_schema is not None:
             place = f"parameters.properties.{path[0]}.default"
-        return self._locate_problem(
-            place, f"the default of {name_subject(path)} {message}; correct it"
-        )
+        subject = import_module(_WORDING).name_subject(path)
+        return self._locate_problem(place, f"the default of {subject} {message}; correct it")
 
     def _locate_problem(self, place: str, message: str) -> DefinitionProblem:
         file = self._tool.source or f"tool {self._tool.name!r}"
@@ -223,7 +225,7 @@ def _explain_parameter(parameter: ToolParameter, error: Exception) -> str:
     if not isinstance(error, jsonschema_rs.ValidationError):
         return f"its rules cannot be read as JSON Schema ({error}); use plain JSON values"
     path = error.instance_path[2:]
-    where = f" at {path_text(tuple(path))}" if path else ""
+    where = f" at {import_module(_WORDING).path_text(tuple(path))}" if path else ""
     cure = "; patterns know no look-around and no back-references" if "pattern" in path else ""
     return f"its rules are not JSON Schema 2020-12{where}: {error.message}{cure}"
 

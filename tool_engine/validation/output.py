@@ -7,8 +7,9 @@ Beside content it is what stands under `structuredContent`, unless the declarati
 
 from __future__ import annotations
 
+from importlib import import_module
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -16,11 +17,12 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ValidationError
 from tool_engine.model.content.blocks import find_structured
 from tool_engine.model.json.returned_value import copy_plain
-from tool_engine.validation.breaches import find_breaches
 from tool_engine.validation.effort import find_errors
-from tool_engine.validation.findings import Findings
 from tool_engine.validation.position import Position, build_validator, can_be_split
 from tool_engine.validation.shape import Shaper
+
+if TYPE_CHECKING:
+    from tool_engine.validation.findings import Findings
 
 _MOST: Final = 20
 """Findings about one output."""
@@ -87,8 +89,11 @@ class OutputCheck:
     def _explain_value(self, value: Any) -> list[ValidationError]:
         if self._root is None:
             self._root = Position.of(self._schema)
-        findings = Findings(self._root, frozenset(), Shaper())
+        # By name: most outputs are as declared.
+        made: type[Findings] = import_module("tool_engine.validation.findings").Findings
+        findings = made(self._root, frozenset(), Shaper())
         if can_be_split(self._schema):
+            find_breaches = import_module("tool_engine.validation.breaches").find_breaches
             findings.add(islice(find_breaches(value, self._root), _MOST))
         elif not self._rules.is_valid(value):
             # Each error has a copy of the value: of the rest of them nothing is made.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 import jsonschema_rs
 import msgspec
@@ -27,14 +28,20 @@ from tool_engine.validation.acceptance import (
     complete_steps,
     unshare_defaults,
 )
-from tool_engine.validation.breaches import Breach, Broken, Missing, find_breaches, is_small
 from tool_engine.validation.declaration import Declaration
 from tool_engine.validation.effort import count_levels, find_levels
 from tool_engine.validation.filling import MAX_FILLED, TooManyDefaultsError
-from tool_engine.validation.findings import Findings
 from tool_engine.validation.position import Position, build_validator, can_be_split
-from tool_engine.validation.rules import phrase_of
 from tool_engine.validation.shape import MAX_DEPTH, Shaper
+
+if TYPE_CHECKING:
+    from tool_engine.validation.breaches import Breach, Broken
+    from tool_engine.validation.findings import Findings
+
+# By name: what explains wrong arguments is not needed before some come.
+_BREACHES: Final = "tool_engine.validation.breaches"
+_FINDINGS: Final = "tool_engine.validation.findings"
+_RULES: Final = "tool_engine.validation.rules"
 
 
 class ToolParameterValidator(KnownArguments):
@@ -154,7 +161,7 @@ class CompiledParameters:
         for name in self._optional:
             if name in shaped and shaped[name] is None and not self._are_right({name: None}):
                 del shaped[name]
-        findings = Findings(self._root, self._secrets, shaper)
+        findings: Findings = import_module(_FINDINGS).Findings(self._root, self._secrets, shaper)
         warnings = [] if self._strict else findings.warnings()
         is_refused = bool(shaper.refusals) or (self._strict and bool(shaper.unknown))
         if not is_refused and self._rules.is_valid(shaped):
@@ -183,26 +190,27 @@ class CompiledParameters:
         return False
 
     def _find_breaches(self, shaped: dict[str, Any], findings: Findings) -> None:
+        breaches = import_module(_BREACHES)
         findings.add_refusals()
         if self._is_split:
-            findings.add(find_breaches(shaped, self._root))
-        elif is_small(shaped) and count_levels(shaped) <= self._explained_levels:
+            findings.add(breaches.find_breaches(shaped, self._root))
+        elif breaches.is_small(shaped) and count_levels(shaped) <= self._explained_levels:
             findings.add_errors(self._rules.iter_errors(shaped), shaped)
         else:
             findings.add(self._find_oversized(shaped))
         if self._strict:
             findings.add_unknown()
         if not findings.errors:  # pragma: no cover - a refusal always says something
-            findings.add([Broken((), shaped, partial(phrase_of, "schema"))])
+            findings.add([_break_schema((), shaped)])
 
     def _find_oversized(self, shaped: dict[str, Any]) -> Iterator[Breach]:
         """Yield a breach for each wrong parameter that is too large to examine."""
         for name in self._root.required:
             if name not in shaped:
-                yield Missing((), name)
+                yield import_module(_BREACHES).Missing((), name)
         for name, value in shaped.items():
             if not self._are_right({name: value}):
-                yield Broken((name,), value, partial(phrase_of, "schema"))
+                yield _break_schema((name,), value)
 
     def _are_right(self, some: dict[str, Any]) -> bool:
         """True if `some` of the arguments are right, whatever the others are."""
@@ -219,6 +227,13 @@ class CompiledParameters:
         if not shaper.is_clean or not self._rules.is_valid(shaped):
             return None
         return {**self._defaults, **shaped}
+
+
+def _break_schema(path: tuple[str, ...], value: Any) -> Broken:
+    """Return the breach of a rule that cannot be named more exactly."""
+    phrase = partial(import_module(_RULES).phrase_of, "schema")
+    broken: Broken = import_module(_BREACHES).Broken(path, value, phrase)
+    return broken
 
 
 def _too_many_defaults() -> ValidationError:

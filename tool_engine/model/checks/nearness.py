@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
-from difflib import SequenceMatcher
 from heapq import nsmallest
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from difflib import SequenceMatcher
 
 _LONGEST: Final = 80
 _MOST: Final = 1_000
@@ -40,7 +43,8 @@ def find_near(
         ['max_retries']
     """
     wanted = _fold_name(str(word))
-    matcher = SequenceMatcher(None, b=wanted, autojunk=False)
+    # By name: an engine that meets no unknown name needs no likeness.
+    matcher = import_module("difflib").SequenceMatcher(None, b=wanted, autojunk=False)
     names = list(known)
     scores: list[tuple[float, int]] = []
     left = _MOST_PAIRS
