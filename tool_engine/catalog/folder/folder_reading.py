@@ -34,6 +34,7 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import kind_of
 from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.model.json.unpacking import making_old_values
 from tool_engine.model.tool import Tool
 
 PATIENCE: Final = 1.0
@@ -122,7 +123,8 @@ class Catalog:
             self._note_folder_error(None)
             with self._loader.session([] if self._has_looked else list(states)):
                 if not self._has_looked:
-                    paths = states = self._read_rested(states)
+                    with making_old_values():
+                        paths = states = self._read_rested(states)
                 waiting = self._notice_changes(paths, states)
                 self._has_looked = True
                 self._await_rest(waiting, settle, patience, is_told=is_told)
