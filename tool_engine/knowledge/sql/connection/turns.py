@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Lock
@@ -37,14 +38,28 @@ def turn_of(file: tuple[int, int]) -> Lock:
 async def take_turn(path: Path) -> AsyncIterator[None]:
     """Wait for the turn to write a file, and have it for this block, which must be short."""
     turn = await asyncio.to_thread(lambda: turn_of(identify_file(path)))
-    taking = asyncio.ensure_future(asyncio.to_thread(turn.acquire))
-    try:
-        await asyncio.shield(taking)
-    except asyncio.CancelledError:
-        # A thread that waits cannot be cancelled.
-        taking.add_done_callback(lambda _: turn.release())
-        raise
+    await _await_turn(turn)
     try:
         yield
     finally:
         turn.release()
+
+
+async def _await_turn(turn: Lock) -> None:
+    taken: Future[None] = Future()
+
+    def take() -> None:
+        turn.acquire()
+        if taken.set_running_or_notify_cancel():
+            taken.set_result(None)
+        else:
+            turn.release()  # no caller waits for it any more
+
+    # No task: those are all cancelled when the loop ends, and a thread that waits runs on.
+    asyncio.get_running_loop().run_in_executor(None, take)
+    try:
+        await asyncio.wrap_future(taken)
+    except asyncio.CancelledError:
+        if not taken.cancel():
+            turn.release()
+        raise
