@@ -178,6 +178,12 @@ class Feeding:
             if kept.state.tool_name not in self.places.full:
                 self._news.set()
 
+    def end_question(self, question: int, kept: KeptTask) -> None:
+        """Note that the database answered for a new task, and let its call go if it is not run."""
+        self.unheard.hear(question)
+        if kept.begun is not None:
+            self.runner.give_up_call(kept)
+
     async def take_queued(self, task_id: str) -> bool:
         """Take a queued task out of its turn; False: another engine has it.
 

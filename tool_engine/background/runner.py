@@ -192,6 +192,16 @@ class Runner:
 
     def _make_run_task(self, run: TaskRun, room: Context) -> None:
         run.task = asyncio.get_running_loop().create_task(self._run_task(run), context=room)
+        run.task.add_done_callback(lambda _: run.has_started or self._end_unstarted(run))
+
+    def _end_unstarted(self, run: TaskRun) -> None:
+        """Let go of a task whose loop ended before its first step: that did nothing."""
+        if (begun := run.begun) is not None:
+            result = run.result or self._calls.break_off(begun)
+            self.writer.change_nowait(run.kept, self._make_end(run, result))
+        self._leave_run(run)
+        if begun is not None and not begun.run.is_done:
+            begun.run.close()  # at last: a tool may raise anything
 
     async def _run_task(self, run: TaskRun) -> None:
         kept = run.kept

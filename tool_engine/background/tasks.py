@@ -248,30 +248,31 @@ class EngineTasks:
 
     async def _keep_task(self, kept: KeptTask) -> KeptTask:
         """Keep a new task and run it, or return the earlier one with its key."""
-        question = self.feeding.unheard.ask()
+        end = partial(self.feeding.end_question, self.feeding.unheard.ask(), kept)
         if not self._storage.is_shared:
-            return await self._keep_now(kept, question)
+            try:
+                return await self._keep_now(kept)
+            finally:
+                end()
         # What was written is run, also when its caller is cancelled in the middle of it.
-        return await asyncio.shield(asyncio.ensure_future(self._keep_now(kept, question)))
+        keeping = asyncio.ensure_future(self._keep_now(kept))
+        # Not by itself: a task that its loop's end cancels before its first step does nothing.
+        keeping.add_done_callback(lambda _: end())
+        return await asyncio.shield(keeping)
 
-    async def _keep_now(self, kept: KeptTask, question: int) -> KeptTask:
-        try:
-            found = None if kept.state.owner is None else await self._quotas.take_room(kept)
-            if found is None:
-                try:
-                    if not kept.is_kept:
-                        await self._keep_begun(kept)
-                        return kept
-                    found = await self._put_task(kept)
-                finally:
-                    if kept.state.owner is not None:
-                        self._quotas.leave(kept)
-            if found is kept:
-                self.feeding.take_new(kept)
-        finally:
-            self.feeding.unheard.hear(question)
-            if kept.begun is not None:
-                self.feeding.runner.give_up_call(kept)
+    async def _keep_now(self, kept: KeptTask) -> KeptTask:
+        found = None if kept.state.owner is None else await self._quotas.take_room(kept)
+        if found is None:
+            try:
+                if not kept.is_kept:
+                    await self._keep_begun(kept)
+                    return kept
+                found = await self._put_task(kept)
+            finally:
+                if kept.state.owner is not None:
+                    self._quotas.leave(kept)
+        if found is kept:
+            self.feeding.take_new(kept)
         return found
 
     async def _put_task(self, kept: KeptTask) -> KeptTask:

@@ -490,11 +490,11 @@ class Pipeline:
             slot.on_superseded = call.supersede
         return run
 
-    def end_broken(self, call: Call, slot: Slot) -> None:
+    def end_broken(self, call: Call, slot: Slot) -> ToolExecutionResult:
         """End a call that its caller broke off."""
         call.break_off()
         self._controller.release(slot, outcome=None)
-        self._ending.fail(call, call.cancelled)
+        return self._ending.fail(call, call.cancelled)
 
     def _end_failed(self, call: Call, slot: Slot, run: Run, now: float) -> ToolExecutionResult:
         """End a call whose tool failed, whose slot was lost, or whose caller need not wait."""

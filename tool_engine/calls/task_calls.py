@@ -122,6 +122,11 @@ class TaskCalls:
         )
         return made
 
+    def break_off(self, begun: BegunCall) -> ToolExecutionResult:
+        """End a call whose tool waits on a loop that ends; that is yet to be closed."""
+        ended: ToolExecutionResult = self._pipeline.end_broken(begun.call, begun.slot)
+        return ended
+
     def return_id(self, call_id: str) -> None:
         """Let another call have the id of one that was begun, and is not made."""
         self._pipeline.present.return_id(call_id)
