@@ -129,6 +129,22 @@ def test_without_a_loop(telemetry: Telemetry) -> None:
     asyncio.run(engine.close())
 
 
+async def test_a_loop_that_ends_at_once(telemetry: Telemetry) -> None:
+    """A span ends also where its loop ends, and cancels all tasks, before anything is read."""
+    engine = content_engine()
+    events: list[Any] = []
+    engine.subscribe(events.append)
+    await engine.execute("echo", {"text": "words"})
+    content, others = CallContent(engine), asyncio.all_tasks()
+    span = telemetry.tracer.start_span("cut")
+    content.end(span, events[-1], events[-1].execution_result, 10**18)
+    for task in asyncio.all_tasks() - others:
+        task.cancel()
+    await content.flush()
+    assert telemetry.span("cut").end_time == 10**18
+    await engine.close()
+
+
 async def test_flush_ignores_other_loops(telemetry: Telemetry) -> None:
     """`flush` waits for the calls of its own loop only."""
     engine = content_engine()

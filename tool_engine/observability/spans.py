@@ -246,11 +246,15 @@ class CallContent:
         except RuntimeError:  # a call that was left behind by a loop which is no more
             span.end(now)
             return
-        task = loop.create_task(
-            self._finish_span(span, event.call_id, now), name="tool_engine.spans"
-        )
+        task = loop.create_task(self._add_arguments(span, event.call_id), name="tool_engine.spans")
         self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+
+        def end_span(_: object) -> None:
+            # Not by the task: one that its loop's end cancels before its first step does nothing.
+            self._reading.discard(task)
+            span.end(now)
+
+        task.add_done_callback(end_span)
 
     async def flush(self) -> None:
         """Wait until the spans of ended calls of this event loop have ended."""
@@ -258,7 +262,7 @@ class CallContent:
         while here := [task for task in self._reading if task.get_loop() is loop]:
             await asyncio.wait(here)
 
-    async def _finish_span(self, span: Span, call_id: str | None, now: int) -> None:
+    async def _add_arguments(self, span: Span, call_id: str | None) -> None:
         try:
             for record in await self._engine.query_call_records(call_id=call_id, limit=1):
                 span.set_attribute("gen_ai.tool.call.arguments", _encode_text(record.params))
@@ -266,8 +270,6 @@ class CallContent:
             if ends_caller(error):
                 raise
             _log.warning("arguments_not_captured", call_id=call_id, error=type(error).__name__)
-        finally:
-            span.end(now)
 
 
 def _encode_text(value: Any) -> str:
