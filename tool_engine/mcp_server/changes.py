@@ -235,23 +235,22 @@ class Changes:
             loop.call_soon_threadsafe(self._begin_telling)
 
     def _begin_telling(self) -> None:
+        if self._loop is None:
+            return  # it was closed since the change was noted
         self._has_changed = True
-        if self._telling is None:
+        if self._telling is None or self._telling.done():
             self._telling = asyncio.get_running_loop().create_task(self._tell_clients())
 
     async def _tell_clients(self) -> None:
         pause, clock = _PAUSE, asyncio.get_running_loop().time
-        try:
-            while self._has_changed:
-                await asyncio.sleep(pause)
-                self._has_changed, begun = False, clock()
-                await self._tell_of_lists()
-                # Meanwhile the listeners are sent it: ten thousand take a second of the loop.
-                for _ in range(_TURNS):
-                    await asyncio.sleep(0)
-                pause = max(_PAUSE, clock() - begun)
-        finally:
-            self._telling = None
+        while self._has_changed:
+            await asyncio.sleep(pause)
+            self._has_changed, begun = False, clock()
+            await self._tell_of_lists()
+            # Meanwhile the listeners are sent it: ten thousand take a second of the loop.
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            pause = max(_PAUSE, clock() - begun)
 
     async def _tell_of_lists(self) -> None:
         async with asyncio.TaskGroup() as group:
