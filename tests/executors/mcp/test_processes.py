@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -181,3 +183,38 @@ async def test_a_start_that_is_given_up(connected: int | None) -> None:
             await asyncio.sleep(0)
         pipes = (program.stdin, program.stdout, program.stderr)
         assert [pipe is None or pipe.closed for pipe in pipes] == [True] * 3
+
+
+@pytest.mark.parametrize("is_end", [True, False], ids=["the loop ends", "cancelled twice"])
+async def test_a_start_that_is_given_up_again(
+    is_end: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its program ends also where all tasks are cancelled, or the one that waits is once more."""
+    begins, goes_on = threading.Event(), threading.Event()
+    transport = StdioTransport([sys.executable, "-c", "import sys; sys.stdin.read()"], {}, None)
+    start, started = transport._start_program, list[subprocess.Popen[bytes]]()
+
+    def start_late() -> subprocess.Popen[bytes]:
+        begins.set()
+        assert goes_on.wait(LIMIT)
+        started.append(start())
+        return started[0]
+
+    monkeypatch.setattr(transport, "_start_program", start_late)
+    others = asyncio.all_tasks()
+    starting = asyncio.create_task(transport.__aenter__())
+    async with asyncio.timeout(LIMIT):
+        assert await asyncio.to_thread(begins.wait, LIMIT)
+        for _ in range(2):
+            for task in asyncio.all_tasks() - others if is_end else {starting}:
+                task.cancel()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        goes_on.set()
+        await asyncio.wait([starting])
+        # Its thread may have been left behind.
+        while not started:  # noqa: ASYNC110 - a thread has no event of the loop
+            await asyncio.sleep(0)
+    assert starting.cancelled()
+    with started[0] as program:
+        assert program.poll() is not None

@@ -84,15 +84,22 @@ class StdioTransport:
             BadServerError: It cannot be started.
         """
         disown_in_child(self)
-        starting = asyncio.ensure_future(asyncio.to_thread(self._start_program))
-        try:
-            process = self._process = await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            # The thread cannot be stopped: what it starts ends with it.
-            with contextlib.suppress(BadServerError):
-                self._process = await starting
+        # No task: those are all cancelled when the loop ends, and the thread would run on.
+        starting = asyncio.get_running_loop().run_in_executor(None, self._start_program)
+        cancelled: asyncio.CancelledError | None = None
+        while not starting.done():
+            try:
+                await asyncio.wait([starting])
+            except asyncio.CancelledError as error:
+                if self._is_foreign:
+                    raise  # in a forked process there is no such thread
+                cancelled = error  # it cannot be stopped: what it starts ends with it
+        if cancelled is not None:
+            if starting.exception() is None:
+                self._process = starting.result()
                 await self._end_program()
-            raise
+            raise cancelled
+        process = self._process = starting.result()
         try:
             return await self._connect_pipes(process)
         except BaseException:
