@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import resource
@@ -17,10 +18,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from msgspec.json import Decoder
 
 from tool_engine import ToolExecutionContext, ToolExecutionError
-from tool_engine.errors import UnboundContextError
+from tool_engine.errors import InvalidArgumentsError, UnboundContextError
 from tool_engine.executors.python import guest
+from tool_engine.executors.python.worker import Answer
 
 Pipe = tuple[int, int]
 
@@ -84,6 +87,43 @@ def test_errors(error: BaseException, kind: str, message: str) -> None:
     fault = answered(raising(error))["error"]
     assert (fault["type"], fault["kind"]) == (type(error).__name__, kind)
     assert fault["message"] == message
+
+
+class OddError(ToolExecutionError):
+    """Has attributes that are code, and that fail."""
+
+    @property
+    def is_final(self) -> bool:
+        raise RuntimeError
+
+    @is_final.setter
+    def is_final(self, value: bool) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (FileNotFoundError(2, "gone", "a\udcff"), "[Errno 2] gone: 'a\\udcff'"),
+        (ValueError("a\ud800b"), "a\\ud800b"),
+        (ToolExecutionError("no", details={"name": "\udcff"}), "no"),
+        (InvalidArgumentsError("no", findings=[{"x": object()}]), "invalid arguments: no"),
+        (OddError("no"), "it cannot be described (RuntimeError)"),
+    ],
+    ids=["file", "message", "details", "findings", "attribute"],
+)
+def test_an_error_that_is_no_text(error: BaseException, message: str) -> None:
+    """Whatever is raised is answered: its call would wait for its deadline, or lose its worker."""
+    answer = guest.encode_fault(7, error)
+    assert json.loads(answer)["error"]["message"] == message
+    assert Decoder(Answer).decode(answer).error is not None
+
+
+def test_an_error_of_a_handler_that_has_closed_its_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A traceback that cannot be printed is no reason to say nothing."""
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    assert answered(raising(ValueError("odd")))["error"]["message"] == "odd"
 
 
 def test_details() -> None:

@@ -87,7 +87,7 @@ def _serve_calls(requests: int, answers: int) -> int:
             adapting = importlib.import_module(hints.ADAPTING)
             function = adapting.typed_handler(function, settings["parameters"])
     except BaseException as error:  # noqa: BLE001 - a module may raise anything
-        write_message(answers, _encode_message({"id": 0, "error": _describe_error(error)}))
+        write_message(answers, _encode_described(0, error))
         return 0
     write_message(answers, _encode_message({"id": 0, "value": described}))
     if settings["is_shared"]:
@@ -196,19 +196,41 @@ def encode_result(number: int, value: Any) -> bytes:
     """Return the answer with what a handler returned; raise for what cannot be sent."""
     value, answer = _encode_value(number, _lay_out(value))
     if len(answer) > MAX_MESSAGE:
-        raise _HandlerError(f"the result has {len(answer)} bytes; the most is {MAX_MESSAGE}")
+        raise _HandlerError(
+            f"the result has {len(answer)} bytes; the most is {MAX_MESSAGE}: return a part of it, "
+            "or write it where its readers find it, and return the place"
+        )
     _check_keys(value)
     return answer
 
 
 def encode_fault(number: int, error: BaseException) -> bytes:
     """Return the answer with what a handler raised; its traceback goes to stderr."""
-    if not isinstance(error, _HandlerError):
-        traceback.print_exception(error)
-    described = _describe_error(error)
+    with contextlib.suppress(Exception):  # a handler may have put anything there
+        if not isinstance(error, _HandlerError):
+            traceback.print_exception(error)
     # Without the message, which may hold what the engine hides: the result has it.
-    described["frames"] = "".join(traceback.format_tb(error.__traceback__))[-_MOST_FRAMES:]
-    return _encode_message({"id": number, "error": described})
+    frames = "".join(traceback.format_tb(error.__traceback__))[-_MOST_FRAMES:]
+    return _encode_described(number, error, frames=frames)
+
+
+def _encode_described(number: int, error: BaseException, **more: str) -> bytes:
+    """Return the answer that describes an error. Never raises: without it, its call would hang."""
+    try:
+        described = _describe_error(error)
+    except BaseException as broken:  # noqa: BLE001 - its attributes are code of the handler
+        words = f"it cannot be described ({type(broken).__name__})"
+        described = {"type": type(error).__name__, "message": words, "kind": "plain"}
+    text = _encode_plain({"id": number, "error": described | more})
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # halves of surrogate pairs, as in the name of a file
+        return "".join(map(_escape_half, text)).encode()
+
+
+def _escape_half(character: str) -> str:
+    is_half = "\ud800" <= character <= "\udfff"
+    return f"\\\\u{ord(character):04x}" if is_half else character
 
 
 def _lay_out(value: Any) -> Any:
@@ -229,7 +251,9 @@ def _hold_trace(headers: Mapping[str, str]) -> Iterator[None]:
     names = {name.upper(): value for name, value in headers.items()}
     os.environ.update(names)
     # A handler that has no use for OpenTelemetry must not pay for its import.
-    context = sys.modules.get("opentelemetry.context") if headers else None
+    context = None
+    if headers and "opentelemetry.context" in sys.modules:  # a thread may be at importing it
+        context = importlib.import_module("opentelemetry.context")
     with contextlib.ExitStack() as stack:
         for name in names:
             stack.callback(os.environ.pop, name, None)
@@ -308,11 +332,10 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
         described["kind"] = "execution"
         described["is_final"] = getattr(error, "is_final", False) is True
         details = getattr(error, "details", None)
-        with contextlib.suppress(TypeError, ValueError, RecursionError):
-            described["details"] = json.loads(json.dumps(details or {}, allow_nan=False))
+        _add_plain(described, "details", details if isinstance(details, dict) else {})
         if "tool_engine.errors.InvalidArgumentsError" in names:
             described["kind"] = "arguments"
-            described["findings"] = getattr(error, "findings", [])
+            _add_plain(described, "findings", getattr(error, "findings", []))
     elif "tool_engine.errors.ConfigurationError" in names:
         described["kind"] = "definition"
     elif isinstance(error, TimeoutError):
@@ -322,6 +345,12 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
     elif isinstance(error, SystemExit):
         described["kind"] = "exit"
     return described
+
+
+def _add_plain(described: dict[str, Any], name: str, value: Any) -> None:
+    """Add what is JSON, and leave out what is not."""
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
+        described[name] = json.loads(json.dumps(value, allow_nan=False))
 
 
 def _set_limit(kind: int, value: int) -> None:

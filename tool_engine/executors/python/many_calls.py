@@ -175,10 +175,10 @@ class _Together:
 @contextlib.contextmanager
 def _hold_trace(headers: Mapping[str, str]) -> Any:
     """Give one of many calls its trace; the environment is that of all of them."""
-    context: Any = sys.modules.get("opentelemetry.context") if headers else None
-    if context is None:
+    if not headers or "opentelemetry.context" not in sys.modules:
         yield
         return
+    context = importlib.import_module("opentelemetry.context")  # a thread may be at it
     form = importlib.import_module("opentelemetry.trace.propagation.tracecontext")
     token = context.attach(form.TraceContextTextMapPropagator().extract(headers))
     try:
