@@ -43,8 +43,8 @@ def configured() -> None:
 
 def is_configured() -> bool:
     """True if the program has configured structlog; does not load it."""
-    structlog = sys.modules.get("structlog")
-    return structlog is not None and bool(structlog.is_configured())
+    # While a thread imports it, it is there without its names.
+    return bool(getattr(sys.modules.get("structlog"), "is_configured", bool)())
 
 
 def get_logger(name: str) -> Logger:

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import structlog
 
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.errors import ConfigurationError
-from tool_engine.logger import Logger, configured, current_call
+from tool_engine.logger import Logger, configured, current_call, is_configured
 from tool_engine.observability.logging import add_call, configure, processors
 
 SECRET = "sk-abcdefghijklmnopqrstuvwx"
@@ -362,6 +363,12 @@ def test_what_cannot_be_configured(options: dict[str, Any], message: str) -> Non
     with pytest.raises(ConfigurationError, match=message):
         configure(**options)
     assert not structlog.is_configured()
+
+
+def test_an_engine_made_while_a_thread_imports_structlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another engine of the process may have its thread at it: nothing is configured yet."""
+    monkeypatch.setitem(sys.modules, "structlog", ModuleType("structlog"))
+    assert not is_configured()
 
 
 def test_terminals_get_the_console_in_colour() -> None:

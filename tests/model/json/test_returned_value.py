@@ -7,10 +7,11 @@ import datetime as dt
 import enum
 import json
 import math
+import sys
 from collections import OrderedDict
 from decimal import Decimal
 from pathlib import PurePosixPath
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +19,7 @@ import msgspec
 import pytest
 
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.model.json.returned_value import as_output, to_text
+from tool_engine.model.json.returned_value import as_output, is_path, to_text
 
 
 class Point(msgspec.Struct):
@@ -145,3 +146,9 @@ def test_tools_can_be_handed_over() -> None:
     assert (output["tags"], output["implementation_config"]) == (["x"], {"type": "custom"})
     assert '"tags": ["x"]' in to_text({"tools": [tool]})
     assert '"implementation_config": {"type": "custom"}' in to_text({"tools": [tool]})
+
+
+def test_a_value_looked_at_while_a_thread_imports_pathlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module is there before its names are."""
+    monkeypatch.setitem(sys.modules, "pathlib", ModuleType("pathlib"))
+    assert not is_path("a")

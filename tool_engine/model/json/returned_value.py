@@ -163,9 +163,9 @@ def stand_in(value: Any) -> Any:
 
 
 def is_path(value: Any) -> bool:
-    # Where no code has imported the module there is no path, and no call waits for its import.
-    pathlib: Any = sys.modules.get("pathlib")
-    return pathlib is not None and isinstance(value, pathlib.PurePath)
+    # Where no code has imported the module there is no path, and no call waits for its import:
+    # while a thread is at it, the module is there without its names.
+    return isinstance(value, getattr(sys.modules.get("pathlib"), "PurePath", ()))
 
 
 def copy_plain(value: Any) -> Any:
