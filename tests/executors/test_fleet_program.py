@@ -100,7 +100,30 @@ def test_what_its_workers_are(make: Make) -> None:
         ({**RAY, "max_workers": 0}, "max_workers: must be a whole number from 1"),
         ({**RAY, "batch": {"max_size": 5}}, "batch: unknown key 'batch'"),
         ({**RAY, "resource": {}}, "resource: unknown key 'resource'; did you mean 'resources'?"),
-        ({**RAY, "runtime": {"env_vars": {"API_KEY": "x"}}}, "API_KEY: looks like a secret"),
+        (
+            {**RAY, "runtime": {"env_vars": {"API_KEY": "api_key=hunter2hunter2"}}},
+            "API_KEY: looks like a secret",
+        ),
+        (
+            {**RAY, "runtime": {"env_vars": {"DB": "postgresql://me:hunter2@db/shop"}}},
+            "runtime.env_vars.DB: looks like a secret",
+        ),
+        (
+            {**RAY, "runtime": {"pip": ["six", "https://me:hunter2@host/a.whl"]}},
+            "runtime.pip[1]: looks like a secret",
+        ),
+        (
+            {**RAY, "runtime": {"uv": {"uv_pip_install_options": ["-i https://a:b1@host/"]}}},
+            "runtime.uv.uv_pip_install_options[0]: looks like a secret",
+        ),
+        ({**RAY, "resources": {"others": {"GPU": 1}}}, "others.GPU: is resources.gpus; remove it"),
+        (
+            {**RAY, "resources": {"others": {"object_store_memory": 1}}},
+            "others.object_store_memory: is Ray's own; remove it here",
+        ),
+        ({**RAY, "resources": {"gpus": 1.5}}, "resources.gpus: must be whole above 1, got 1.5"),
+        ({**RAY, "resources": {"cpus": 0.00001}}, "resources.cpus: must be 0, or 0.0001 and more"),
+        ({**RAY, "resources": {"others": {"tpu": 0.00001}}}, "amounts from 0.0001; got"),
     ],
 )
 def test_mistakes(make: Make, config: dict[str, Any], expected: str) -> None:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from tool_engine.redaction import is_secret_key
+from tool_engine.redaction import is_secret_key, redact
 
 RAY: Final = "ray"
 """What `entry.config.isolation` says of a tool that runs on a fleet."""
 FLEET_KEYS: Final = ("resources", "runtime", "min_workers", "max_workers", "idle_time", "batch")
 _RESOURCES: Final = ("cpus", "gpus", "memory", "others")
 _RUNTIME: Final = ("pip", "uv", "conda", "working_dir", "py_modules", "env_vars")
+_OF_RAY: Final = {"CPU": "cpus", "GPU": "gpus", "memory": "memory"}
+"""Resources that have a key of their own."""
 _BATCH: Final = ("max_size", "max_wait")
 _UNITS: Final = {"B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE: Final = re.compile(r"([0-9]{1,12}) ?([A-Za-z]+)", re.ASCII)
+_LEAST_AMOUNT: Final = 0.0001
+"""The step in which Ray counts resources."""
+_OPEN: Final = (
+    "looks like a secret, and everyone who reaches the fleet can read its runtime environments; "
+    "set it in the environment of the nodes"
+)
 _MOST_WORKERS: Final = 10_000
 _MOST_BATCH: Final = 10_000
 _MOST_SECONDS: Final = 86_400.0
@@ -78,6 +86,8 @@ class _Reader:
         resources = self._read_mapping("resources", _RESOURCES)
         cpus = self._read_number(resources, "resources.cpus", 1.0, 0, 10_000)
         gpus = self._read_number(resources, "resources.gpus", 0.0, 0, 1_000)
+        if gpus > 1 and gpus % 1:
+            self._say_wrong("resources.gpus", f"must be whole above 1, got {gpus:g}")
         others = self._read_others(resources.get("others", {}))
         batch = self._read_mapping("batch", _BATCH)
         least = self._read_count(self._config, "min_workers", 0, 0, _MOST_WORKERS)
@@ -114,10 +124,12 @@ class _Reader:
         self, found: Mapping[str, Any], path: str, default: float, least: float, most: float
     ) -> float:
         value = found.get(path.rpartition(".")[2], default)
-        if _is_number(value) and least <= value <= most:
-            return float(value)
-        self._say_wrong(path, f"must be a number from {least:g} to {most:g}, got {value!r}")
-        return default
+        if not _is_number(value) or not least <= value <= most:
+            self._say_wrong(path, f"must be a number from {least:g} to {most:g}, got {value!r}")
+            return default
+        if 0 < value < _LEAST_AMOUNT and path.startswith("resources."):
+            self._say_wrong(path, f"must be 0, or {_LEAST_AMOUNT:g} and more; got {value!r}")
+        return float(value)
 
     def _read_count(
         self, found: Mapping[str, Any], path: str, default: int, least: int, most: int
@@ -141,13 +153,18 @@ class _Reader:
 
     def _read_others(self, value: Any) -> dict[str, float]:
         is_right = isinstance(value, Mapping) and all(
-            isinstance(name, str) and name and _is_number(amount) and amount > 0
+            isinstance(name, str) and name and _is_number(amount) and amount >= _LEAST_AMOUNT
             for name, amount in value.items()
         )
         if is_right:
+            for name in (*_OF_RAY, "object_store_memory"):
+                if name in value:
+                    cure = f"is resources.{_OF_RAY[name]}" if name in _OF_RAY else "is Ray's own"
+                    self._say_wrong(f"resources.others.{name}", f"{cure}; remove it here")
             return {name: float(amount) for name, amount in value.items()}
         self._say_wrong(
-            "resources.others", f"must name resources of the nodes and amounts; got {value!r}"
+            "resources.others",
+            f"must name resources of the nodes and amounts from {_LEAST_AMOUNT:g}; got {value!r}",
         )
         return {}
 
@@ -159,14 +176,22 @@ class _Reader:
         ):
             self._say_wrong("runtime.env_vars", f"must map names to texts, got {variables!r}")
             return {}
-        for name in variables:
-            if is_secret_key(name):
-                self._say_wrong(
-                    f"runtime.env_vars.{name}",
-                    "looks like a secret, and everyone who reaches the fleet can read its runtime "
-                    "environments; set it in the environment of the nodes",
-                )
+        secrets = {path for path, text in _list_texts(found, "runtime") if redact(text) != text}
+        secrets.update(f"runtime.env_vars.{name}" for name in variables if is_secret_key(name))
+        for path in sorted(secrets):
+            self._say_wrong(path, _OPEN)
         return dict(found)
+
+
+def _list_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _list_texts(each, f"{path}.{name}")
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from _list_texts(each, f"{path}[{place}]")
 
 
 def parse_size(value: Any) -> int | None:
