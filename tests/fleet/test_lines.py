@@ -270,7 +270,7 @@ async def test_tools_that_need_the_same_take_turns(tools: dict[str, Tool]) -> No
     waiting, hungry = await begin(backend, tools["two"])
     backend.make_room(hungry)
     assert not busy.gives_up_one, "it has waited for a second"
-    hungry.hunger = 5
+    hungry.hunger.seconds = 5
     fleet.free = {"CPU": 1.0}
     hungry.fleet = FleetEntry(others={"tpu": 1.0})
     backend.make_room(hungry)
@@ -281,6 +281,62 @@ async def test_tools_that_need_the_same_take_turns(tools: dict[str, Tool]) -> No
     fleet.owners[1].take([Answer(1, value="a")])
     assert await served == "a"
     assert fleet.ended() == [1]
+    await backend.close(0)
+    with pytest.raises(ToolExecutionError, match="the engine was closed"):
+        await waiting
+
+
+async def test_no_more_is_ended_than_a_start_needs(tools: dict[str, Tool]) -> None:
+    """One that takes long to start has what it needs: idle workers of others stay for theirs."""
+    tools["one"] = make_tool("one", max_workers=3)
+    backend, fleet = make_backend(tools)
+    fleet.nodes = [{**CPU[0], "resources": {"CPU": 4.0}}]
+    calls = []
+    for number in range(3):
+        call, warm = await begin(backend, tools["one"])
+        calls.append(call)
+        await fleet.make_ready(number + 1)
+    waiting, hungry = await begin(backend, tools["two"])
+    for number in range(3):
+        fleet.owners[number + 1].take([Answer(number + 1, value="a")])
+    assert [await call for call in calls] == ["a"] * 3
+    fleet.free = {"CPU": 1.0}
+    hungry.hunger._look()
+    assert len(warm.workers) == 3, "there is room, and Ray has not placed it yet"
+    fleet.free = {}
+    for _ in range(3):
+        hungry.hunger._look()
+    assert len(warm.workers) == 2, "one made room for it"
+    fleet._hear_driver(b'{"worker":4,"is_placed":true}')
+    for _ in range(20):
+        hungry.hunger._look()
+    assert len(warm.workers) == 2, "it imports its module"
+    await backend.close(0)
+    with pytest.raises(ToolExecutionError, match="the engine was closed"):
+        await waiting
+
+
+async def test_room_that_does_not_help(tools: dict[str, Tool]) -> None:
+    """What was ended may be of another node, or be taken by others: after a while more ends."""
+    tools["two"] = make_tool("two", resources={"cpus": 2})
+    backend, fleet = make_backend(tools)
+    fleet.nodes = [{**CPU[0], "resources": {"CPU": 4.0}}]
+    waiting, hungry = await begin(backend, tools["two"])
+    seen = []
+    for _ in range(30):
+        hungry.hunger._look()
+        if short := hungry.hunger.list_short({"CPU": 2.0}):
+            hungry.hunger.note_room({"CPU": 1.0})
+        seen.append(bool(short))
+    assert [second + 1 for second, is_short in enumerate(seen) if is_short] == [
+        5,
+        6,
+        10,
+        11,
+        20,
+        21,
+        30,
+    ]
     await backend.close(0)
     with pytest.raises(ToolExecutionError, match="the engine was closed"):
         await waiting

@@ -35,6 +35,9 @@ class FleetActor:
         self._early: dict[int, tuple[bytes, Callable[[bytes | Exception], object]]] = {}
         """Bundles that have overtaken others, whose number is not the next one."""
 
+    def take_place(self) -> None:
+        """Answer as soon as there is this actor, before it prepares anything."""
+
     def prepare(self) -> bytes:
         """Prepare the host; see `FleetHost.prepare`."""
         return self._wait_for(self._host.prepare())

@@ -47,6 +47,8 @@ class Said(msgspec.Struct):
     """What the driver says."""
 
     worker: int = 0
+    is_placed: bool = False
+    """Whether the worker is on a node, with all that it needs of it."""
     ready: msgspec.Raw = msgspec.Raw()
     lost: str | None = None
     is_final: bool = False
@@ -67,6 +69,9 @@ class Unread(msgspec.Struct):
 
 class WorkerOwner(Protocol):
     """What hears of one worker."""
+
+    def note_placed(self) -> None:
+        """Know that it is on a node, where it starts."""
 
     def note_ready(self, said: bytes) -> None:
         """Take what `FleetHost.prepare` says."""
@@ -235,6 +240,8 @@ class FleetConnection:
             self._why, self._is_passing = said.failed, said.is_passing
         elif owner is None:
             return
+        elif said.is_placed:
+            owner.note_placed()
         elif bytes(said.ready):
             owner.note_ready(bytes(said.ready))
         elif said.lost is not None:

@@ -217,6 +217,8 @@ class _Link:
             made = make.options(**never, max_concurrency=THREADS, **options)
             self._actor = made.remote(bytes(order.settings))
             self._exchange = self._actor.exchange  # which Ray makes anew each time
+            await self._actor.take_place.remote()
+            self._driver.say(worker=self._number, is_placed=True)
             said = await self._actor.prepare.remote()
         except Exception as error:  # noqa: BLE001 - Ray raises anything
             self._report_loss(error)

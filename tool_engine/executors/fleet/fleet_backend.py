@@ -249,20 +249,23 @@ class FleetBackend(ExecutionBackend):
 
         After a while a tool without any gets the only one of another, at the end of its calls.
         """
-        wanted, free = hungry.fleet.resources, self.connection.free
-        short = [name for name, amount in wanted.items() if free.get(name, 0) < amount] or wanted
+        short = hungry.hunger.list_short(self.connection.free)
         others = [
             line
             for line in self.list_lines()
             if line is not hungry and any(name in line.fleet.resources for name in short)
         ]
-        if any(line.end_idle() for line in others):
-            return
+        for line in others:
+            if line.end_idle():
+                hungry.hunger.note_room(line.fleet.resources)
+                return
         most = max(others, key=lambda line: len(line.workers) - line.starting, default=None)
         if most is None:
             return
         surplus = len(most.workers) - most.starting - len(hungry.workers) + hungry.starting
-        if surplus > 1 or (surplus == 1 and hungry.hunger >= _SECONDS_TO_GIVE_WAY):
+        if surplus > 1 or (surplus == 1 and hungry.hunger.seconds >= _SECONDS_TO_GIVE_WAY):
+            if not most.gives_up_one:
+                hungry.hunger.note_room(most.fleet.resources)
             most.gives_up_one = True
 
     def doubt_code(self, line: Line, error: DefinitionMismatchError) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from tool_engine.errors import ToolEngineError, ToolExecutionError
 from tool_engine.executors.fleet.connection import FleetConnection
 from tool_engine.executors.fleet.frames import join_items
+from tool_engine.executors.fleet.hunger import Hunger
 from tool_engine.executors.fleet.resources import find_lack
 from tool_engine.executors.handler import wants_context
 from tool_engine.executors.lost_work import WorkerLostError
@@ -116,7 +117,7 @@ class FleetWorker:
         self.ready: Ready | None = None
         self.capacity = 1
         self.idle_since = 0.0
-        self._wants_context = self._is_gone = False
+        self.is_placed = self._wants_context = self._is_gone = False
         self._cancelled: dict[int, float] = {}
         """When calls were cancelled that have not ended, by their numbers."""
 
@@ -144,6 +145,11 @@ class FleetWorker:
 
     # What the connection says.
 
+    def note_placed(self) -> None:
+        """Need nothing more of the fleet: what takes time now is its own start."""
+        self.is_placed = True
+        self._line.hunger.note_placed()
+
     def note_ready(self, said: bytes) -> None:
         """Take calls from now on, or say why not."""
         ready = msgspec.json.decode(said, type=Ready)
@@ -158,7 +164,7 @@ class FleetWorker:
         # While one batch runs, the next one is on its way.
         is_shared = described["is_async"] and not fleet.is_alone
         self.capacity = max(1, 2 * fleet.batch_size, SHARED_CALLS * is_shared)
-        self.ready = ready
+        self.ready, self.is_placed = ready, True
         self._line.failed_starts = 0
         self._line.note_free(self)
 
@@ -289,14 +295,12 @@ class Line:
         self._settings = settings
         self._owner = owner
         self._numbers = 0
-        self._hungry: asyncio.TimerHandle | None = None
         self._joining: asyncio.Task[None] | None = None
         self._batch: asyncio.TimerHandle | None = None
         self._tidying: asyncio.TimerHandle | None = None
         self.failed_starts = 0
         """How many workers in a row could not be started."""
-        self.hunger = 0
-        """For how many seconds none of its calls could begin, for none of its workers could."""
+        self.hunger = Hunger(self)
         self._is_closed = self._is_retired = self._will_dispatch = False
 
     def __repr__(self) -> str:
@@ -307,6 +311,11 @@ class Line:
     def starting(self) -> int:
         """How many workers have not begun to take calls."""
         return sum(each.ready is None for each in self.workers.values())
+
+    @property
+    def unplaced(self) -> int:
+        """How many of them are on no node yet."""
+        return sum(not each.is_placed for each in self.workers.values())
 
     def next_number(self) -> int:
         self._numbers += 1
@@ -459,7 +468,8 @@ class Line:
     def close(self) -> None:
         """Begin with no more calls, and start no more workers."""
         self._is_closed = True
-        for each in (self._hungry, self._batch, self._tidying, self._joining):
+        self.hunger.close()
+        for each in (self._batch, self._tidying, self._joining):
             if each is not None:
                 each.cancel()
 
@@ -521,8 +531,8 @@ class Line:
             worker = FleetWorker(self)
             worker.number = self.connection.start_worker(worker, options, self._settings)
             self.workers[worker.number] = worker
-        if self.starting and self._hungry is None:
-            self._hungry = asyncio.get_running_loop().call_later(1.0, self._say_hungry)
+        if self.starting:
+            self.hunger.begin()
 
     async def _join_again(self) -> None:
         """Join the fleet for calls that waited when it was lost: nothing of them has run."""
@@ -545,17 +555,12 @@ class Line:
             options["runtime_env"] = fleet.runtime
         return options
 
-    def _say_hungry(self) -> None:
-        self._hungry = None
-        if not (self.starting and self.waiting):
-            self.hunger = 0
-            return
-        self.hunger = 0 if len(self.workers) > self.starting else self.hunger + 1
+    def seek_room(self) -> None:
+        """Have others give up a worker for one of its own that has no place."""
         if self._find_lack():
             self.connection.look_again(self._refuse_lacking)
         else:
             self._owner.make_room(self)
-        self._hungry = asyncio.get_running_loop().call_later(1.0, self._say_hungry)
 
     def _tidy_later(self, seconds: float) -> None:
         self._tidying = asyncio.get_running_loop().call_later(seconds, self._tidy_up)
