@@ -23,6 +23,7 @@ from msgspec.json import Decoder
 from tool_engine import ToolExecutionContext, ToolExecutionError
 from tool_engine.errors import InvalidArgumentsError, UnboundContextError
 from tool_engine.executors.python import guest
+from tool_engine.executors.python.reporting import make_context
 from tool_engine.executors.python.worker import Answer
 
 Pipe = tuple[int, int]
@@ -165,7 +166,7 @@ def test_context() -> None:
         return [context.caller_id, context.deadline > 0]
 
     assert answered(use, context=wire) == {"value": ["me", True]}
-    assert guest._make_context(wire, None, print).deadline is None
+    assert make_context(wire, None, print).deadline is None
 
 
 def test_signatures() -> None:

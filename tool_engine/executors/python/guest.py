@@ -26,7 +26,6 @@ import resource
 import select
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn
@@ -187,8 +186,9 @@ def read_request(request: Any, write: Callable[[bytes], object]) -> tuple[dict[s
     def send(report: Mapping[str, Any]) -> None:
         write(_encode_message({"id": number, "report": report}))
 
-    reports = importlib.import_module("tool_engine.executors.python.reporting").HandlerReports(send)
-    arguments["context"] = _make_context(request["context"], request["seconds"], reports.take)
+    made = importlib.import_module("tool_engine.executors.python.reporting")
+    reports = made.HandlerReports(send)
+    arguments["context"] = made.make_context(request["context"], request["seconds"], reports.take)
     return arguments, reports
 
 
@@ -262,24 +262,6 @@ def _hold_trace(headers: Mapping[str, str]) -> Iterator[None]:
             token = context.attach(form.TraceContextTextMapPropagator().extract(headers))
             stack.callback(context.detach, token)
         yield
-
-
-def _make_context(
-    wire: Mapping[str, Any], seconds: float | None, take_report: Callable[[Any], None]
-) -> Any:
-    """Return the parts of the call's context that can cross to another process."""
-    calls = importlib.import_module("tool_engine.model.call")
-    errors = importlib.import_module("tool_engine.errors")
-
-    async def refuse(_context: Any, tool_name: str, *_: Any) -> NoReturn:
-        raise errors.UnboundContextError(
-            f"cannot call {tool_name!r}: a handler with an isolation runs apart from the "
-            "engine; return what is to be done, or leave the isolation out"
-        )
-
-    deadline = None if seconds is None else time.monotonic() + seconds
-    made = calls.ToolExecutionContext(**wire, _take_report=take_report)
-    return made.bound_to(None, refuse, made.call_id, deadline, made.timeout)
 
 
 def _encode_value(number: int, value: Any) -> tuple[Any, bytes]:

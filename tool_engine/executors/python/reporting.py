@@ -8,9 +8,13 @@ newest go, and how many were left out. This runs in the worker process: see `gue
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn
+
+from tool_engine.errors import UnboundContextError
+from tool_engine.model.call import ToolExecutionContext
 
 REPORT_SECONDS: Final = 0.05
 """The least seconds between two reports of the progress of one call."""
@@ -96,3 +100,19 @@ class HandlerReports:
             self._send(self._newest)
         self._lines.clear()
         self._newest, self._left_out = None, 0
+
+
+def make_context(
+    wire: Mapping[str, Any], seconds: float | None, take_report: Callable[[Any], None]
+) -> ToolExecutionContext:
+    """Return the parts of the call's context that can cross to another process."""
+
+    async def refuse(_context: Any, tool_name: str, *_: Any) -> NoReturn:
+        raise UnboundContextError(
+            f"cannot call {tool_name!r}: a handler with an isolation runs apart from the "
+            "engine; return what is to be done, or leave the isolation out"
+        )
+
+    deadline = None if seconds is None else time.monotonic() + seconds
+    made = ToolExecutionContext(**wire, _take_report=take_report)
+    return made.bound_to(None, refuse, made.call_id, deadline, made.timeout)
