@@ -24,6 +24,7 @@ from tool_engine import (
     ToolConcurrencyController,
 )
 from tool_engine.admission import ConcurrencySlot
+from tool_engine.admission.load.adaptive import _show_ms
 from tool_engine.errors import AdmissionError
 from tool_engine.testing import run
 
@@ -408,3 +409,9 @@ def test_impossible_settings_are_refused(given: Any, message: str) -> None:
     """C19: with the place, and what would do."""
     with pytest.raises(ConfigurationError, match=message):
         ConcurrencyConfig(adaptive={"http": given})
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(0.00123, "1.23 ms"), (1.04, "1040 ms")])
+def test_times_for_people(seconds: float, words: str) -> None:
+    """What a limit says of a call that takes a second has no exponent."""
+    assert _show_ms(seconds) == words

@@ -316,7 +316,7 @@ class AdaptiveLimit:
 
 
 def _show_ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds * 1e3:.0f} ms" if seconds >= 0.1 else f"{seconds * 1e3:.3g} ms"
 
 
 def _find_median(values: list[float]) -> float:
