@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine.cli.completion import tool_names
+from tool_engine.cli.completion import WORDS, tool_names
 
 
 def test_names_are_read_from_the_text(tmp_path: Path) -> None:
@@ -59,6 +59,28 @@ def test_the_shell_completes_commands_and_tools(
     monkeypatch.delenv("TOOL_ENGINE_TOOLS")
     monkeypatch.chdir(tmp_path)
     assert complete("tool-engine call e") == ["echo"]
+
+
+def test_the_shell_completes_words_and_what_an_option_takes(
+    complete: Callable[[str], list[str]],
+) -> None:
+    """The words of `mcp` and the like are commands to a reader, and complete as these."""
+    for name, words in WORDS.items():
+        assert sorted(complete(f"tool-engine {name} ")) == sorted(words)
+        assert complete(f"tool-engine {name} {words[-1][:-1]}") == [words[-1]]
+    assert "claude-code" in complete("tool-engine mcp install ")
+    assert complete("tool-engine mcp serve ") == []
+    assert complete("tool-engine task start ca") == ["calculator"]
+    for name in ("lint", "validate", "test", "lock"):
+        assert complete(f"tool-engine {name} --format s") == ["sarif"]
+    assert complete("tool-engine history --error-type time") == ["timeout"]
+    assert complete("tool-engine chat --enable ca") == ["calculator"]
+
+
+def test_a_word_that_completes_is_one_that_the_command_takes(command: Callable[..., Any]) -> None:
+    """A command without its word lists the same words."""
+    for name in ("mcp", "token"):
+        assert f"'WORD', one of {', '.join(WORDS[name])}; for" in command(name).err
 
 
 def test_a_file_that_cannot_be_opened_is_passed_over(

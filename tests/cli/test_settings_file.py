@@ -287,6 +287,11 @@ def test_a_wrong_setting_has_its_line_and_cure(
     ("files", "message"),
     [
         ({"tool-engine.toml": "tools = "}, 'write values so: tools = "tools"'),
+        (
+            {"tool-engine.toml": "a = 1\nb = x\n"},
+            "tool-engine.toml:2:5 is no TOML: Invalid value;",
+        ),
+        ({"tool-engine.yaml": "tools: tools"}, "move its settings to tool-engine.toml"),
         ({"tool-engine.toml": b"tools = '\xff'"}, "save it as UTF-8"),
         ({"pyproject.toml": "[tool.tool-engine"}, "pyproject.toml is no TOML: "),
         (

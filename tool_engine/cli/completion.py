@@ -23,6 +23,48 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(rb"""^name:[ \t]*["']?([^\s"'#]+)""", re.MULTILINE)
 _MAX_FILES: Final = 2_000
 _MAX_BYTES: Final = 65_536
+WORDS: Final = {
+    "cluster": ("status",),
+    "fleet": ("status", "check"),
+    "history": ("show",),
+    "mcp": ("serve", "install", "list", "call", "diff", "import"),
+    "schema": ("tool", "settings", "catalog"),
+    "sessions": (
+        *("list", "show", "delete", "pending", "approve", "refuse", "decisions", "revoke"),
+    ),
+    "task": ("start", "list", "show", "wait", "cancel"),
+    "token": ("new", "list", "revoke"),
+}
+"""The words that a command takes first, which are commands to a reader."""
+
+
+def complete_word(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the first words of a command; behind them, what a word is about."""
+    given = [str(each) for each in ctx.params.get("words") or ()]
+    known: Iterable[str] = () if given else WORDS.get(str(ctx.info_name), ())
+    if given == ["start"]:
+        known = tool_names(_find_folder(ctx))
+    return [word for word in known if word.startswith(incomplete)]
+
+
+def complete_client(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the clients of which `mcp install` knows the settings."""
+    from tool_engine.cli.mcp.install_word import CLIENTS
+
+    is_first = ctx.params.get("word") == "install" and not ctx.params.get("words")
+    return [name for name in CLIENTS if is_first and name.startswith(incomplete)]
+
+
+def complete_format(incomplete: str) -> list[str]:
+    from tool_engine.cli.files.report_formats import FORMATS
+
+    return [name for name in FORMATS if name.startswith(incomplete)]
+
+
+def complete_error_type(incomplete: str) -> list[str]:
+    from tool_engine.model.outcome import ErrorType
+
+    return [each.value for each in ErrorType if each.value.startswith(incomplete)]
 
 
 def complete_strategy(incomplete: str) -> list[str]:

@@ -24,7 +24,13 @@ OWN_FILE: Final = "tool-engine.toml"
 PROJECT_FILE: Final = "pyproject.toml"
 _TABLE: Final = "tool-engine"
 """The table of `PROJECT_FILE` below `[tool]`."""
-_MISNAMED_FILES: Final = ("tool_engine.toml", "toolengine.toml", f".{OWN_FILE}")
+_MISNAMED_FILES: Final = (
+    "tool_engine.toml",
+    "toolengine.toml",
+    f".{OWN_FILE}",
+    "tool-engine.yaml",
+    "tool-engine.yml",
+)
 _MEANT: Final = {"buckets": "bucket_limits", "timeout": "default_timeout"}
 """Words of users -> the setting that they mean."""
 FOLDERS: Final = {"tools": "tools_directory", "path": ""}
@@ -48,6 +54,7 @@ _MISSPELT: Final = 0.85
 """How like ours the name of a table is that can hardly be another program's."""
 _PYTHON_WORD: Final = re.compile(r"\b(?:True|False)\b")
 _BAD: Final = "settings_error"
+_TOML_PLACE: Final = re.compile(r" \(at line (\d+), column (\d+)\)")
 _TOML_CURE: Final = """write values so: tools = "tools", keep_events = 0, in tables [so]"""
 
 
@@ -140,7 +147,10 @@ def _read_table(file: str, keys: tuple[str, ...]) -> SettingsFile | None:
             # Another program's file, and its mistake.
             return None
         cure = "save it as UTF-8" if isinstance(error, UnicodeDecodeError) else _TOML_CURE
-        raise CommandError(f"{file} is no TOML: {error}; {cure}", error_type=_BAD) from error
+        where = _TOML_PLACE.search(str(error))
+        place = f"{file}:{where[1]}:{where[2]}" if where else file
+        reason = _TOML_PLACE.sub("", str(error))
+        raise CommandError(f"{place} is no TOML: {reason}; {cure}", error_type=_BAD) from error
     _check_headings(text, table if keys else {})
     for key in keys:
         table = table.get(key) if isinstance(table, Mapping) else None

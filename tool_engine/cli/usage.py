@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import typer
 
+from tool_engine.cli.completion import WORDS
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.settings import DEFAULT_TOOLS, VARIABLES
 from tool_engine.model.checks.nearness import find_nearest, suggest_near
@@ -184,6 +185,9 @@ def _explain_missing(error: Any, context: Any) -> str:
     message: str = error.format_message().rstrip(".")
     message = message[:1].lower() + message[1:]
     found = _EXAMPLE.search(context.command.help or "")
+    words = WORDS.get(str(context.info_name), ()) if "'WORD'" in message else ()
+    if words:
+        message = f"{message}, one of {', '.join(words)}"
     if found is None:
         return message
     return f"{message}; for example: {' '.join(found[1].split())}"

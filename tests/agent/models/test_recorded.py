@@ -175,6 +175,8 @@ async def test_files(tmp_path: Path, name: str, text: str) -> None:
     [
         ("a.json", "{", "a.json is no recorded conversation"),
         ("a.json", "[]", "a.json is no recorded conversation, but list; write its replies"),
+        ("a.json", '{"replies": 3}', "replies must be a list, got a number; write its replies"),
+        ("a.json", '{"replies": [3]}', r"replies\[0\] must be a mapping, got a number"),
         ("a.json", '{"replies": [{"txt": "Yes."}]}', r"unknown field `txt` - at `\$.replies"),
         ("a.yaml", "replies:\n  - text: a\n    text: b\n", r"a\.yaml:3"),
         ("a.yaml", "", "holds 0 documents"),

@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tool_engine.cli.calls.call_arguments import example_arguments, parse_arguments, read_params
 from tool_engine.cli.failures import CommandError
@@ -207,6 +208,9 @@ def test_the_example_of_a_tool_can_be_read_back() -> None:
     words = example_arguments(tool)
     assert words == ["a=...", "b=3", "c=true", "d=GET", "e=1"]
     assert parse_arguments(tool, words)["b"] == 3
+    given = {"a": "x y", "b": 4, "c": False, "d": "PUT", "e": 1.5, "f": "'"}
+    shown = replace(tool, examples=[{"params": given}])
+    assert parse_arguments(shown, shlex.split(" ".join(example_arguments(shown)))) == given
 
 
 SECRET = "hunter2-" + "z" * 80

@@ -130,6 +130,8 @@ def test_a_tool_that_is_not_there_is_not_turned_on(folder: Path) -> None:
     said = in_pipe(folder, "chat", *script(folder), "--enable", "WriteNote", "write")
     assert said.code == 2
     assert "there is no tool 'WriteNote'; did you mean 'write_note'?" in said.err
+    far = in_pipe(folder, "chat", *script(folder), "--enable", "nix", "write")
+    assert "there is no tool 'nix'; there are: " in far.err
     empty = in_pipe(folder, "chat", *script(folder), "--enable", " , ", "write")
     assert "--enable takes names of tools" in empty.err
 

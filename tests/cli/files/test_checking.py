@@ -105,6 +105,7 @@ def test_a_handler_that_nothing_runs_is_a_warning(command: Callable[..., Any], t
     assert ended.code == 0
     assert "nothing installed runs 'calculater'; did you mean 'calculator'?" in ended.out
     assert "nothing installed runs 'zzz'; register it" in ended.out
+    assert f"{tools}/far.yaml:3:32: entry.handler: nothing installed" in ended.out
     assert "runs 'shop.tools.find'; did you mean 'shop.tools:find'?" in ended.out
 
 

@@ -90,6 +90,14 @@ def test_where_it_belongs(install: Run) -> None:
     assert "mcp install CLIENT, of claude-desktop, claude-code, cursor" in install()[2]
 
 
+def test_a_server_that_could_not_start(install: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the extra, the client would say no more than that it ended."""
+    monkeypatch.setattr("tool_engine.cli.mcp.install_word.find_spec", lambda _: None)
+    code, text, said = install("cursor")
+    assert (code, read(text, "mcpServers").keys()) == (0, {"command", "args"})
+    assert "the server would not start: pip install 'tool-engine[mcp]'\n" in said
+
+
 def test_one_that_starts_its_servers(install: Run) -> None:
     code, text, said = install("claude-desktop", *HTTP)
     assert (code, text) == (2, "")

@@ -185,7 +185,7 @@ MISTAKES: list[tuple[Files, str, list[str], Files | None, str | None]] = [
      ours('lock = "off"'), None),
     (ours('lock = "enforced"'), ECHOED, ["pyproject.toml:2:1", "did you mean 'enforce'"],
      ours('lock = "off"'), None),
-    (ours("lock = off"), ECHOED, ["pyproject.toml is no TOML", "line 2, column 8", "write values"],
+    (ours("lock = off"), ECHOED, ["pyproject.toml:2:8 is no TOML", "write values"],
      ours('lock = "off"'), None),
     (ours("max_concurent = 5", ".concurrency"), ECHOED,
      ["pyproject.toml:2:1", "did you mean 'max_concurrent'"],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,6 +14,19 @@ from tool_engine.catalog.strict_yaml import load_all
 from tool_engine.errors import ConfigurationError, DefinitionError
 from tool_engine.model.checks.field_types import convert_value
 from tool_engine.named_file import read_named, why_unread
+
+_MISFIT: Final = re.compile(
+    r"Expected `(?P<expected>[^`]+)`, got `(?P<got>[^`]+)`(?: - at `(?P<place>[^`]+)`)?"
+)
+_KINDS: Final = {
+    "array": "a list",
+    "object": "a mapping",
+    "str": "a text",
+    "int": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "null",
+}
 
 
 class ScriptCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,11 +98,28 @@ def read_script(source: str | os.PathLike[str] | Mapping[str, Any]) -> Script:
         script = convert_value(value, Script)
     except OSError as error:
         raise ConfigurationError(f"cannot read {place}: {why_unread(error)}") from error
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{place}: {_word_misfit(str(error))}") from error
     except (DefinitionError, msgspec.MsgspecError) as error:
         raise ConfigurationError(f"{place} is no recorded conversation: {error}") from error
     for number, reply in enumerate(script.replies, 1):
         _check_reply(reply, f"{place}, reply {number}")
     return script
+
+
+def _word_misfit(message: str) -> str:
+    """Say what a part of a script has to be, in words of JSON."""
+    found = _MISFIT.match(message)
+    if found is None:
+        return f"this is no recorded conversation: {message}"
+    expected, got = (
+        " or ".join(_KINDS.get(each, each) for each in part.split(" | "))
+        for part in (found["expected"], found["got"])
+    )
+    key = found["place"].removeprefix("$.") or "a script"
+    return (
+        f"{key} must be {expected}, got {got}; write its replies as {{replies: [{{text: Hello.}}]}}"
+    )
 
 
 def _load_file(path: Path) -> Any:

@@ -15,6 +15,7 @@ from tool_engine.cli.calls.call_arguments import parse_arguments, read_params
 from tool_engine.cli.calls.call_command import print_result
 from tool_engine.cli.calls.caller import CALLER, find_approver
 from tool_engine.cli.calls.progress_line import ProgressLine, describe_progress
+from tool_engine.cli.completion import complete_word
 from tool_engine.cli.console import as_text, json_text, make_console, print_json, safe_text
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
@@ -61,6 +62,7 @@ def run_command(
             metavar="[start NAME KEY=VALUE... | list | show ID | wait ID | cancel ID...]",
             help="What to do; else the list. `wait` runs what is queued here.",
             show_default=False,
+            autocompletion=complete_word,
         ),
     ] = None,
     *,

@@ -107,12 +107,21 @@ def _read_sent(words: list[str], names: Collection[str]) -> Iterable[tuple[str, 
 
 
 def example_arguments(tool: Tool) -> list[str]:
-    """Return words for the required parameters of `tool`, ready to type."""
+    """Return words for the required parameters of `tool`, ready to type; of its first example."""
+    for example in tool.examples[:1]:
+        if not tool.secret_names:
+            return [_write_word(*each) for each in example.get("params", {}).items()]
     return [
         f"{parameter.name}={_example_value(parameter.type, parameter.validation)}"
         for parameter in tool.parameters
         if parameter.required
     ]
+
+
+def _write_word(key: str, value: Any) -> str:
+    if isinstance(value, str):
+        return f"{key}={quote(value)}"
+    return f"{key}:={quote(json.dumps(value, ensure_ascii=False))}"
 
 
 def _read_word(

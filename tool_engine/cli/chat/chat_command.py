@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tool_engine.cli.chat.chat_options import ChatOptions, check_options, read_system
+from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import print_json_line
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
@@ -43,7 +44,11 @@ GroupsOption = Annotated[
 EnableOption = Annotated[
     str | None,
     typer.Option(
-        "--enable", "-e", metavar="A,B", help="Turn these tools on that their group has off."
+        "--enable",
+        "-e",
+        metavar="A,B",
+        help="Turn these tools on that their group has off.",
+        autocompletion=complete_tool,
     ),
 ]
 SystemOption = Annotated[

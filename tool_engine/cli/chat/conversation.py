@@ -145,6 +145,9 @@ async def _open_session(engine: ToolEngine, options: ChatOptions) -> ToolSession
             raise CommandError(f"there is no group {name!r}{hint}", error_type="group_not_found")
         session.toolbox.toggle_group_enabled(name, True)
     for name in split_names(options.enabled or ""):
+        if session.toolbox.find(name) is None:
+            hint = suggest_name(name, engine.list_names()) or "; see tool-engine list"
+            raise CommandError(f"there is no tool {name!r}{hint}", error_type="tool_not_found")
         session.toolbox.set_tool_enabled(name, True)
     return session
 

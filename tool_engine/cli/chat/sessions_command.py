@@ -16,6 +16,7 @@ import typer
 from tool_engine.approval.answers import name_at_terminal
 from tool_engine.approval.describe import describe, shown_fields
 from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.cli.completion import complete_word
 from tool_engine.cli.console import as_text, json_text, make_console, print_json, safe_text
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
@@ -58,6 +59,7 @@ def run_command(
             help="One session, what waits for an answer, the answer, or what always holds; "
             "else the list.",
             show_default=False,
+            autocompletion=complete_word,
         ),
     ] = None,
     *,

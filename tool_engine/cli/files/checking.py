@@ -246,10 +246,10 @@ def _check_file(file: str, executors: ExecutorRegistry) -> Checked:
             checked.definitions = load_checked(data, file, None)
         return checked
     checked = Checked(file, definitions)
-    for each in definitions:
+    for number, each in enumerate(definitions):
         checked.warnings += each.findings
         if isinstance(each, Tool) and (missing := _missing_executor(each, executors)):
-            checked.warnings.append(str(missing))
+            checked.warnings.append(str(place_problem(missing, data, number)))
     return checked
 
 

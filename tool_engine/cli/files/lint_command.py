@@ -17,7 +17,7 @@ from tool_engine.catalog.definition_files import (
 from tool_engine.catalog.lint import LINT_RULES, LintFinding, choose_rules, lint_text
 from tool_engine.catalog.lint_rules.rule import ERROR, LintRule
 from tool_engine.cli.broken import report_empty
-from tool_engine.cli.completion import complete_tool
+from tool_engine.cli.completion import complete_format, complete_tool
 from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
 from tool_engine.cli.files.checking import check_tool
@@ -70,7 +70,12 @@ def run_command(
         list[str] | None,
         typer.Option("--ignore", "-i", metavar="CODES", help="All rules but these."),
     ] = None,
-    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help=FORMATS_HELP)] = "text",
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", help=FORMATS_HELP, autocompletion=complete_format
+        ),
+    ] = "text",
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and end.")] = False,
     as_json: JSONOption = False,
     tools: ToolsOption = None,

@@ -25,7 +25,7 @@ from tool_engine.catalog.approval.lock_state import (
 from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
 from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import KINDS
-from tool_engine.cli.completion import complete_tool
+from tool_engine.cli.completion import complete_format, complete_tool
 from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.engines import AppOption, check_app, load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
@@ -74,7 +74,12 @@ def run_command(
         str | None,
         typer.Option("--file", metavar="FILE", help="The lock file, if not tools.lock."),
     ] = None,
-    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help=FORMATS_HELP)] = "text",
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", help=FORMATS_HELP, autocompletion=complete_format
+        ),
+    ] = "text",
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tool_engine.cli.completion import complete_word
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import ToolsOption, settings_of
 from tool_engine.cli.writing import write_output
@@ -17,7 +18,12 @@ def run_command(
     ctx: typer.Context,
     what: Annotated[
         str,
-        typer.Argument(metavar="[WHAT]", help="tool, settings, or catalog.", show_default=False),
+        typer.Argument(
+            metavar="[WHAT]",
+            help="tool, settings, or catalog.",
+            show_default=False,
+            autocompletion=complete_word,
+        ),
     ] = "tool",
     *,
     address: Annotated[

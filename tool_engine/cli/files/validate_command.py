@@ -11,6 +11,7 @@ import typer
 from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.servers.config_file import read_config_file
 from tool_engine.cli.broken import report_empty
+from tool_engine.cli.completion import complete_format
 from tool_engine.cli.console import print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.files.checking import Checked, check_files, print_checked, print_summary
@@ -53,7 +54,12 @@ def run_command(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="List the good files too.")
     ] = False,
-    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help=FORMATS_HELP)] = "text",
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", help=FORMATS_HELP, autocompletion=complete_format
+        ),
+    ] = "text",
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:

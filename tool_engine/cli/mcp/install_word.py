@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -69,6 +70,10 @@ def print_entry(settings: Settings, options: ServeOptions, words: Sequence[str])
         sys.stdout.write(_write_toml(client.table, options.title, entry))
     else:
         print_json({client.table: {options.title: entry}})
+    if find_spec("mcp") is None:
+        text = "the SDK of MCP is not installed, so the server would not start: "
+        text += "pip install 'tool-engine[mcp]'"
+        make_console(stderr=True).print(as_text(text, "yellow"), soft_wrap=True)
     listed = ", ".join(CLIENTS)
     place = client.place or f"for one client: tool-engine mcp install CLIENT, of {listed}"
     make_console(stderr=True).print(as_text(place), soft_wrap=True)

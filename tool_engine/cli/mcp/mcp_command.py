@@ -14,6 +14,7 @@ import typer
 
 from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.open_requests import MOST
+from tool_engine.cli.completion import complete_client, complete_word
 from tool_engine.cli.console import announce_tools, safe_text
 from tool_engine.cli.engines import check_app, load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError
@@ -52,12 +53,16 @@ WordArgument = Annotated[
     str,
     typer.Argument(
         metavar="WORD",
+        autocompletion=complete_word,
         help="serve: serve the tools; install [CLIENT]: print how clients start that. Of servers "
         "whose tools are used: list, call SERVER TOOL KEY=VALUE, diff, import SERVER.",
     ),
 ]
 WordsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="ARGUMENT", help="What the word is about.")
+    list[str] | None,
+    typer.Argument(
+        metavar="ARGUMENT", help="What the word is about.", autocompletion=complete_client
+    ),
 ]
 NamesOption = Annotated[
     list[str] | None,

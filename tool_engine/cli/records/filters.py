@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tool_engine.cli.completion import complete_tool
+from tool_engine.cli.completion import complete_error_type, complete_tool
 from tool_engine.cli.records.quantities import parse_moment
 from tool_engine.model.record import RecordQuery
 
@@ -21,7 +21,12 @@ ToolOption = Annotated[
 FailedOption = Annotated[bool, typer.Option("--failed", "-f", help="Only what did not succeed.")]
 ErrorOption = Annotated[
     str | None,
-    typer.Option("--error-type", metavar="TYPE", help="Only what failed so, such as timeout."),
+    typer.Option(
+        "--error-type",
+        metavar="TYPE",
+        help="Only what failed so, such as timeout.",
+        autocompletion=complete_error_type,
+    ),
 ]
 CallerOption = Annotated[
     str | None, typer.Option("--caller", metavar="ID", help="Only of this caller.")

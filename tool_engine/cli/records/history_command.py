@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tool_engine.cli.completion import complete_word
 from tool_engine.cli.console import as_text, make_console, print_json_line
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
@@ -51,7 +52,11 @@ def run_command(
     ctx: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[show CALL_ID]", help="The whole story of one call."),
+        typer.Argument(
+            metavar="[show CALL_ID]",
+            help="The whole story of one call.",
+            autocompletion=complete_word,
+        ),
     ] = None,
     *,
     tool: ToolOption = None,

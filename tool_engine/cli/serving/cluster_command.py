@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tool_engine.cli.completion import complete_word
 from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, settings_of
@@ -25,7 +26,10 @@ _WORDS = ("status",)
 def run_command(
     ctx: typer.Context,
     word: Annotated[
-        str, typer.Argument(metavar="WORD", help="status: as it is at this moment.")
+        str,
+        typer.Argument(
+            metavar="WORD", help="status: as it is at this moment.", autocompletion=complete_word
+        ),
     ] = "status",
     *,
     as_json: JSONOption = False,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tool_engine.cli.completion import complete_word
 from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, settings_of
@@ -26,7 +27,9 @@ def run_command(
     word: Annotated[
         str,
         typer.Argument(
-            metavar="WORD", help="status, or check: fails if a tool can never run there."
+            metavar="WORD",
+            help="status, or check: fails if a tool can never run there.",
+            autocompletion=complete_word,
         ),
     ] = "status",
     *,

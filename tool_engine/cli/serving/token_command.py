@@ -20,6 +20,7 @@ from tool_engine.access.principal import (
     read_scopes,
 )
 from tool_engine.access.tokens import TokenFile
+from tool_engine.cli.completion import complete_word
 from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption
@@ -35,6 +36,7 @@ def run_command(
         str,
         typer.Argument(
             metavar="WORD",
+            autocompletion=complete_word,
             help="new NAME: make a token and print it, once; list: show whose there are; "
             "revoke NAME: take those of a name out.",
         ),
