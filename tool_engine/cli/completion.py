@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -49,16 +50,15 @@ def complete_word(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_client(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the clients of which `mcp install` knows the settings."""
-    from tool_engine.cli.mcp.install_word import CLIENTS
-
+    # By name: the rooms of commands import this one.
+    clients = import_module("tool_engine.cli.mcp.install_word").CLIENTS
     is_first = ctx.params.get("word") == "install" and not ctx.params.get("words")
-    return [name for name in CLIENTS if is_first and name.startswith(incomplete)]
+    return [name for name in clients if is_first and name.startswith(incomplete)]
 
 
 def complete_format(incomplete: str) -> list[str]:
-    from tool_engine.cli.files.report_formats import FORMATS
-
-    return [name for name in FORMATS if name.startswith(incomplete)]
+    formats = import_module("tool_engine.cli.files.report_formats").FORMATS
+    return [name for name in formats if name.startswith(incomplete)]
 
 
 def complete_error_type(incomplete: str) -> list[str]:
