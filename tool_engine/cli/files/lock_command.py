@@ -51,6 +51,10 @@ from tool_engine.model.tool import Tool
 
 _NOT_RUNNING: Final = "not compared, as not all servers run; see tool-engine mcp list"
 _STYLES: Final = {NEW: "green", CHANGED: "yellow", GONE: "red"}
+_FormatOption = Annotated[
+    str,
+    typer.Option("--format", metavar="FORMAT", help=FORMATS_HELP, autocompletion=complete_format),
+]
 
 
 def run_command(
@@ -74,12 +78,7 @@ def run_command(
         str | None,
         typer.Option("--file", metavar="FILE", help="The lock file, if not tools.lock."),
     ] = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format", metavar="FORMAT", help=FORMATS_HELP, autocompletion=complete_format
-        ),
-    ] = "text",
+    form: _FormatOption = "text",
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:
