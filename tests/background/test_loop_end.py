@@ -54,7 +54,7 @@ async def test_a_task_that_never_ran_ends(takes_turn: bool) -> None:
         assert engine.controller.get_metrics().current_concurrent == 0
         assert ended == [result.call_id]
         assert len(await engine.query_call_records(tool_name="toil")) == 2
-        assert not engine.tasks.feeding.runner.runs
+        assert not engine.tasks.feeding.runner.runs  # type: ignore[attr-defined]
 
 
 async def test_a_task_that_was_never_written_leaves_its_slot(tmp_path: Path) -> None:
@@ -82,4 +82,5 @@ async def test_a_task_that_was_never_written_leaves_its_slot(tmp_path: Path) -> 
         assert written
         assert engine.controller.get_metrics().current_concurrent == 0
         # What was asked is answered: there is nothing to wait for.
-        await asyncio.wait_for(engine.tasks.feeding.unheard.wait_until_heard(10 * BOUND), BOUND)
+        unheard = engine.tasks.feeding.unheard  # type: ignore[attr-defined]
+        await asyncio.wait_for(unheard.wait_until_heard(10 * BOUND), BOUND)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from contextvars import Context
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -192,10 +193,12 @@ class Runner:
 
     def _make_run_task(self, run: TaskRun, room: Context) -> None:
         run.task = asyncio.get_running_loop().create_task(self._run_task(run), context=room)
-        run.task.add_done_callback(lambda _: run.has_started or self._end_unstarted(run))
+        run.task.add_done_callback(partial(self._end_unstarted, run))
 
-    def _end_unstarted(self, run: TaskRun) -> None:
+    def _end_unstarted(self, run: TaskRun, _: object) -> None:
         """Let go of a task whose loop ended before its first step: that did nothing."""
+        if run.has_started:
+            return
         if (begun := run.begun) is not None:
             result = run.result or self._calls.break_off(begun)
             self.writer.change_nowait(run.kept, self._make_end(run, result))

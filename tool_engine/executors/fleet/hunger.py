@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from tool_engine.executors.fleet.line import Line
+from collections.abc import Sized
+from typing import Any, Final, Protocol
 
 _SECONDS_TO_PLACE: Final = 5
 """What Ray has to place a worker where there is enough of all that it needs."""
 _SECONDS_TO_TAKE: Final = 10
 """After so long, what was ended has not helped: it was on another node, or others have it."""
+
+
+class Waiting(Protocol):
+    """What the calls of one tool wait in; see `Line`."""
+
+    @property
+    def fleet(self) -> Any:
+        """What a worker needs."""
+
+    @property
+    def waiting(self) -> Sized:
+        """The calls that wait."""
+
+    @property
+    def workers(self) -> Sized:
+        """All workers, those that start, too."""
+
+    @property
+    def starting(self) -> int:
+        """How many start."""
+
+    @property
+    def unplaced(self) -> int:
+        """How many of them have no place yet."""
+
+    def seek_room(self) -> None:
+        """Have workers of others end for those."""
 
 
 class Hunger:
@@ -21,7 +46,7 @@ class Hunger:
         line: What waits.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Waiting) -> None:
         self._line = line
         self._timer: asyncio.TimerHandle | None = None
         self.seconds = 0
@@ -30,12 +55,12 @@ class Hunger:
         self._room: dict[str, float] = {}
         """What was ended for workers that have no place yet."""
 
-    def begin(self) -> None:
+    def begin_looking(self) -> None:
         """Look from now on, until no worker is starting for a call that waits."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(1.0, self._look)
 
-    def close(self) -> None:
+    def end_looking(self) -> None:
         """Look no more."""
         if self._timer is not None:
             self._timer.cancel()
@@ -73,4 +98,4 @@ class Hunger:
             self.seconds = self._waited = 0
             self._room = {}
         if line.waiting and line.starting:
-            self.begin()
+            self.begin_looking()

@@ -468,7 +468,7 @@ class Line:
     def close(self) -> None:
         """Begin with no more calls, and start no more workers."""
         self._is_closed = True
-        self.hunger.close()
+        self.hunger.end_looking()
         for each in (self._batch, self._tidying, self._joining):
             if each is not None:
                 each.cancel()
@@ -532,7 +532,7 @@ class Line:
             worker.number = self.connection.start_worker(worker, options, self._settings)
             self.workers[worker.number] = worker
         if self.starting:
-            self.hunger.begin()
+            self.hunger.begin_looking()
 
     async def _join_again(self) -> None:
         """Join the fleet for calls that waited when it was lost: nothing of them has run."""
