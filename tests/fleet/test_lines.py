@@ -251,13 +251,13 @@ async def test_workers_of_a_tool_that_is_gone(tools: dict[str, Tool]) -> None:
     call, _ = await begin(backend, tools["one"])
     await fleet.make_ready(1)
     hear = fleet.owners[1].take
-    fleet._look()
+    fleet._look_at_line()
     hear([Answer(1, value="a")])
     assert await call == "a"
-    fleet._look()
+    fleet._look_at_line()
     assert fleet.ended() == []
     del tools["one"]
-    fleet._look()
+    fleet._look_at_line()
     assert (fleet.ended(), backend._lines) == ([1], {})
     await backend.close(0)
 
@@ -301,15 +301,15 @@ async def test_no_more_is_ended_than_a_start_needs(tools: dict[str, Tool]) -> No
         fleet.owners[number + 1].take([Answer(number + 1, value="a")])
     assert [await call for call in calls] == ["a"] * 3
     fleet.free = {"CPU": 1.0}
-    hungry.hunger._look()
+    hungry.hunger._look_at_line()
     assert len(warm.workers) == 3, "there is room, and Ray has not placed it yet"
     fleet.free = {}
     for _ in range(3):
-        hungry.hunger._look()
+        hungry.hunger._look_at_line()
     assert len(warm.workers) == 2, "one made room for it"
     fleet._hear_driver(b'{"worker":4,"is_placed":true}')
     for _ in range(20):
-        hungry.hunger._look()
+        hungry.hunger._look_at_line()
     assert len(warm.workers) == 2, "it imports its module"
     await backend.close(0)
     with pytest.raises(ToolExecutionError, match="the engine was closed"):
@@ -324,7 +324,7 @@ async def test_room_that_does_not_help(tools: dict[str, Tool]) -> None:
     waiting, hungry = await begin(backend, tools["two"])
     seen = []
     for _ in range(30):
-        hungry.hunger._look()
+        hungry.hunger._look_at_line()
         if short := hungry.hunger.list_short({"CPU": 2.0}):
             hungry.hunger.note_room({"CPU": 1.0})
         seen.append(bool(short))

@@ -58,7 +58,7 @@ class Hunger:
     def begin_looking(self) -> None:
         """Look from now on, until no worker is starting for a call that waits."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(1.0, self._look)
+            self._timer = asyncio.get_running_loop().call_later(1.0, self._look_at_line)
 
     def end_looking(self) -> None:
         """Look no more."""
@@ -85,7 +85,7 @@ class Hunger:
         is_made = all(self._room.get(name, 0) >= wanted[name] * count for name in short)
         return [] if is_made else short
 
-    def _look(self) -> None:
+    def _look_at_line(self) -> None:
         self._timer = None
         line = self._line
         if line.waiting and line.unplaced:
