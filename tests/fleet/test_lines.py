@@ -251,13 +251,13 @@ async def test_workers_of_a_tool_that_is_gone(tools: dict[str, Tool]) -> None:
     call, _ = await begin(backend, tools["one"])
     await fleet.make_ready(1)
     hear = fleet.owners[1].take
-    fleet._look_at_line()
+    fleet._look()
     hear([Answer(1, value="a")])
     assert await call == "a"
-    fleet._look_at_line()
+    fleet._look()
     assert fleet.ended() == []
     del tools["one"]
-    fleet._look_at_line()
+    fleet._look()
     assert (fleet.ended(), backend._lines) == ([1], {})
     await backend.close(0)
 
