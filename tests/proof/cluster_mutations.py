@@ -133,6 +133,12 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         "        for resource in ():\n",
     ),
     _mutate(
+        "a session's end that is heard late counts from when the process woke",
+        HOLDER,
+        "            seen = self._woke[1]  # what it hears first may be from before it slept\n",
+        "            pass\n",
+    ),
+    _mutate(
         "a woken process ends a call before it looks at the clock",
         HOLDER,
         "        effects = self._look_at_clock(now)\n"

@@ -48,6 +48,9 @@ from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.admission.cluster.shared_row import answer_idle, is_to_look
 from tool_engine.admission.cluster.stand_in import CHECKS, note_renewed, take_idle
 
+LONGER = 2.0
+"""By how much some processes have a longer grace and ttl than the others."""
+
 
 class Process:
     """One process, with the network and the machine around its `Holder`."""
@@ -55,12 +58,13 @@ class Process:
     def __init__(self, name: str, setting: Setting, world: World) -> None:
         lives = (f"{name}.{number}" for number in count(1))
         self.name = name
+        longer = LONGER if int(name[1:]) % 3 == 0 else 1.0
         self.holder = Holder(
             name,
             world.limits,
             new_life=lambda: next(lives),
-            grace=setting.grace,
-            ttl=setting.ttl,
+            grace=setting.grace * longer,
+            ttl=setting.ttl * longer,
             idle_time=setting.idle_time,
         )
         self.view = View()
@@ -670,7 +674,7 @@ class World:
         if not process.is_frozen:
             process.is_frozen = process.is_blocked = True
             self.after(self.chance.choice((0.3, 1.0, 3.0, 8.0)), self.thaw, process)
-            seen, period = process.holder.last_seen, self.setting.ttl / CHECKS
+            seen, period = process.holder.last_seen, process.holder.ttl / CHECKS
             self.after(2 * period, self.stand_in, process, seen)
 
     def stand_in(self, process: Process, seen: float) -> None:
@@ -682,7 +686,7 @@ class World:
         self.count_units(process)
         if found is not None:
             self.after(self.lag(), self.renew, process, found, clock)
-            self.after(self.setting.ttl / CHECKS, self.stand_in, process, seen)
+            self.after(process.holder.ttl / CHECKS, self.stand_in, process, seen)
 
     def renew(self, process: Process, kept: Kept, sent_at: float) -> None:
         if self.is_up and process.can_hear:
@@ -795,7 +799,7 @@ class World:
         self.come_back()
         sent = self.counts["statements"]
         waiting = len(self.coordinator.line_up.entries())
-        soonest = self.now + self.setting.ttl * 2 + 8
+        soonest = self.now + self.setting.ttl * LONGER * 2 + 8
         until = soonest + 30 * self.setting.length + waiting * (0.4 + self.setting.length)
         longest = max((rate.period for rate in self.limits.rates.values()), default=0.0)
         until += longest * 60
@@ -804,7 +808,8 @@ class World:
             self.run_until(self.now + 1.0)
         self.check_nothing_waits()
         # The last start counts for a period, too, and who is idle looks each quarter of a ttl.
-        self.run_until(self.now + self.setting.idle_time + longest + self.setting.ttl / 4 + 2.0)
+        longest += self.setting.idle_time + self.setting.ttl * LONGER / 4
+        self.run_until(self.now + longest + 2.0)
         before = self.counts["statements"]
         self.run_until(self.now + 1.0)
         self.check_calm(self.counts["statements"] - before)

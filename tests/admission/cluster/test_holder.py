@@ -66,9 +66,9 @@ class Pair:
         return done
 
 
-def make_holder(name: str, limits: ClusterLimits = LIMITS) -> Holder:
+def make_holder(name: str, limits: ClusterLimits = LIMITS, grace: float = 0.3) -> Holder:
     numbers = count(1)
-    return Holder(name, limits, new_life=lambda: f"{name}.{next(numbers)}")
+    return Holder(name, limits, new_life=lambda: f"{name}.{next(numbers)}", grace=grace)
 
 
 def sent(effects: list[Effect]) -> Any:
@@ -563,3 +563,22 @@ def test_a_clock_that_is_set_back_makes_no_moment_last_for_hours() -> None:
     state.doubt = 50.0
     state.hear(Sync("c", 2, pauses={AI: 1.0}), 103.0 - 3640.0)
     assert state.lives["a.1"].expires == pytest.approx(before["a.1"] - 3600.0)
+
+
+@pytest.mark.parametrize("busy", [0.1, 0.3, 0.4, 0.5, 0.65])
+def test_an_end_that_is_heard_late_counts_from_before_the_sleep(busy: float) -> None:
+    """A busy loop hears first what is due, as a timer, and then that its session has ended.
+
+    Times are shares of the grace: others have what it holds after one.
+    """
+    holder = make_holder("b", LIMITS, grace=3.0)
+    pair = Pair("a")
+    pair.do(holder, holder.on_connected(0.0), 0.0)
+    pair.do(holder, holder.ask(1, {AI: 2}, 0.0), 0.0)
+    holder.tick(1.0)
+    woken = 1.0 + 3.0 * busy
+    holder.tick(woken)
+    holder.on_connection_lost(woken + 0.01)
+    given_up = 1.0 + 3.0 * 1.03
+    assert Lose((1,)) in holder.tick(given_up)
+    assert not holder.is_sure(given_up)

@@ -18,15 +18,7 @@ import msgspec
 from tool_engine.admission.cluster.accounts import Account
 from tool_engine.admission.cluster.cluster_limits import ClusterLimits, is_rate
 from tool_engine.admission.cluster.coordinator import LOOK_EVERY
-from tool_engine.admission.cluster.effects import (
-    Adopt,
-    Effect,
-    Lose,
-    Refuse,
-    Send,
-    Start,
-    Wait,
-)
+from tool_engine.admission.cluster.effects import Adopt, Effect, Lose, Refuse, Send, Start, Wait
 from tool_engine.admission.cluster.lease_messages import (
     RETURNS,
     Answer,
@@ -96,8 +88,9 @@ class Holder:
         self.in_flight: Message | None = None
         self._arrivals = count(1)
         self._idle_since: dict[str, float] = {}
-        self._seen = (-1, 0)
-        self.op = 0
+        self._seen, self.op = (-1, 0), 0
+        self._woke = (-math.inf, -math.inf)
+        """When it woke last, and when it fell asleep."""
         self._is_known = self._is_connected = self._is_greeted = self._is_refused = False
         self._is_closing = self._is_closed = False
         self._lost_at: float | None = None
@@ -286,6 +279,8 @@ class Holder:
         has said in it that it ends all sessions.
         """
         seen = self.last_seen
+        if now - self._woke[0] < self.grace / 6:
+            seen = self._woke[1]  # what it hears first may be from before it slept
         effects = self._look_at_clock(now)
         if self._is_connected:
             if self._lost_at is None or self._is_refused:
@@ -375,6 +370,8 @@ class Holder:
         """Before anything else: have others been given what this process holds?"""
         with self.guard:
             slept, self.last_seen = now - self.last_seen, now
+        if self.grace * 0.35 < slept < math.inf:  # after less, what is sure ends with the grace
+            self._woke = now, now - slept
         lost_at = now if self._lost_at is None or self._is_refused else self._lost_at
         is_away = now - lost_at >= self.grace * SURE
         if (is_away or now >= self.valid_until) and self.has_units:
