@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from importlib import import_module
 
@@ -37,6 +36,8 @@ def find_later(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
 
 def _import_module(place: str, package: str) -> ModuleType:
     """Import a module without the garbage collector, which would visit what stays many times."""
+    import gc  # not before Ctrl-C is heard
+
     was_on = gc.isenabled()
     gc.disable()
     try:
