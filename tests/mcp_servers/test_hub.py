@@ -503,3 +503,23 @@ async def test_an_entry_names_both(folder: Path, key: str) -> None:
         assert engine.get("shout") is None
         ((_, error),) = engine.load_errors
         assert f"entry.{key}" in error
+
+
+async def test_a_server_comes_although_its_reload_was_given_up(folder: Path) -> None:
+    """A caller that does not wait any more takes no server from all others."""
+    gate = folder / "gate"
+    code = f"import os, time, runpy; open({str(folder / 'begun')!r}, 'w')\n"
+    code += f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)\n"
+    slow = entry("one")
+    slow |= program("-c", f"{code}runpy.run_path({str(PROGRAM)!r}, run_name='__main__')")
+    name_servers(folder)
+    async with engine_of(folder) as engine:
+        name_servers(folder, one=slow)
+        reloading = asyncio.create_task(engine.reload())
+        await until((folder / "begun").exists)
+        reloading.cancel()
+        await asyncio.wait([reloading])
+        assert reloading.cancelled()
+        gate.touch()
+        await until(lambda: "echo" in engine.index)
+        assert not engine.load_errors

@@ -217,36 +217,45 @@ class ServerHub:
         """Take in the tools of all servers that answer in time, as one change."""
         if not begun:
             return
-        self._waited = await self._wait_for_answers({n: task for n, (_, task) in begun.items()})
-        done = {each.origin: (each, task) for each, task in begun.values() if task.done()}
-        await self._reloader.take_readings(
-            lambda: {
-                origin: task.result()
-                for origin, (each, task) in done.items()
-                if not task.cancelled() and each.is_wanted(task.result())
-            }
-        )
-        for name, (follower, task) in begun.items():
-            if task.done():
-                follower.release()
-            else:
-                self._late[name] = self._spawn_task(self._take_late(name, follower, task))
+        taken: dict[str, Any] = {}
+        try:
+            await self._wait_for_answers({name: task for name, (_, task) in begun.items()})
+            done = {each.origin: (each, task) for each, task in begun.values() if task.done()}
+            await self._reloader.take_readings(
+                lambda: {
+                    origin: task.result()
+                    for origin, (each, task) in done.items()
+                    if not task.cancelled() and each.is_wanted(task.result())
+                }
+            )
+            taken = done
+        finally:
+            # Also where a caller does not wait any more: a server is there for all.
+            for name, (follower, task) in begun.items():
+                if follower.origin in taken:
+                    follower.release()
+                elif not self._is_closed:
+                    self._late[name] = self._spawn_task(self._take_late(name, follower, task))
 
-    async def _wait_for_answers(self, tasks: dict[str, asyncio.Task[Reading]]) -> float:
-        """Wait for readings while they may come in time, and return for how many seconds."""
+    async def _wait_for_answers(self, tasks: dict[str, asyncio.Task[Reading]]) -> None:
+        """Wait for readings while they may come in time, and note for how many seconds."""
         now = asyncio.get_running_loop().time
         begun, slowest = now(), 0.0
         names = {task: name for name, task in tasks.items()}
-        while names:
-            left = begun + self._find_limit(names.values(), slowest) - now()
-            if left <= 0:
-                break
-            done, _ = await asyncio.wait(names, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                del names[task]
-            if any(not task.cancelled() and task.result().tools is not None for task in done):
-                slowest = now() - begun
-        return now() - begun
+        try:
+            while names:
+                left = begun + self._find_limit(names.values(), slowest) - now()
+                if left <= 0:
+                    break
+                done, _ = await asyncio.wait(
+                    names, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    del names[task]
+                if any(not task.cancelled() and task.result().tools is not None for task in done):
+                    slowest = now() - begun
+        finally:
+            self._waited = now() - begun
 
     def _find_limit(self, silent: Iterable[str], slowest: float) -> float:
         """Return how many seconds silent servers have, the slowest of the others having answered.
@@ -268,7 +277,9 @@ class ServerHub:
             follower.origin, reading, lambda: follower.is_wanted(reading)
         )
         follower.release()
-        if self._late.pop(name, None) is not None:
+        # Another may be late by now, of other settings.
+        if self._late.get(name) is asyncio.current_task():
+            del self._late[name]
             self._tell_errors()
 
     def notice(self) -> None:
