@@ -256,3 +256,5 @@ async def test_the_breaker_of_a_tool(make: Make) -> None:
     results = await broken.probe(*engines)
     assert broken.tries == 1
     assert sorted(str(each.error_type) for each in results) == ["None", *["circuit_open"] * 3]
+    refused = {str(each.error).partition(" is open")[0] for each in results if each.error}
+    assert refused == {"the circuit breaker of tool 'fetch'"}

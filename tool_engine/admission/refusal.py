@@ -107,8 +107,8 @@ def make_probe_error(lane: Lane, breaker: CircuitBreaker) -> AdmissionError:
     """A breaker that processes share is being tried by as many calls as may."""
     delay = breaker.policy.reset_after
     return CircuitOpenError(
-        f"the circuit breaker of bucket {lane.bucket.name!r} is open in all processes that share "
-        f"it, and as many calls try it as may; the next one may be tried in {delay:.3g} s",
+        f"the circuit breaker of {_describe_breaker(lane, breaker)} is open in all processes that "
+        f"share it, and as many calls try it as may; the next one may be tried in {delay:.3g} s",
         retry_after=delay,
     )
 

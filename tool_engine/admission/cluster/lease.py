@@ -147,7 +147,7 @@ class Lease:
                 f"processes, with {bucket.used} in use, and waits for more"
             )
         above = waiter.lane.above
-        if isinstance(above, ToolLine) and above.counts.is_shared:
+        if isinstance(above, ToolLine) and above.counts.is_shared and self._asks_for(above.counts):
             return (
                 f"rate or breaker of tool {above.counts.name!r} are shared with other processes: "
                 f"it starts when its turn has come among all{self._describe_delay(waiter)}"

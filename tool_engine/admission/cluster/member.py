@@ -159,7 +159,7 @@ class ClusterMember:
         """Return why no call of a bucket gets units; None: it may."""
         if self.refusal is not None:
             return ClusterUnavailableError(
-                f"cluster {self.cluster!r}, which shares the limit of bucket {bucket!r}, does not "
+                f"cluster {self.cluster!r}, which limits calls of bucket {bucket!r}, does not "
                 f"take this process: {self.refusal}"
             )
         if self._outage.is_known and not self._is_local:

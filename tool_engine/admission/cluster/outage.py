@@ -51,12 +51,12 @@ class Outage:
         """Return what ends a call meanwhile."""
         if self._is_refused:
             return ClusterUnavailableError(
-                f"cluster {cluster!r}, which shares the limit of bucket {bucket!r}, has not taken "
+                f"cluster {cluster!r}, which limits calls of bucket {bucket!r}, has not taken "
                 f"this process for more than {self._patience:g} s: {self.reason}",
                 retry_after=_AGAIN,
             )
         return ClusterUnavailableError(
-            f"the database of cluster {cluster!r}, which shares the limit of bucket {bucket!r}, "
+            f"the database of cluster {cluster!r}, which limits calls of bucket {bucket!r}, "
             f"has not answered for more than {self._patience:g} s ({self.reason}); see that it "
             "runs and can be reached, or set on_unavailable to 'local'",
             retry_after=_AGAIN,
