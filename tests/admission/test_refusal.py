@@ -8,6 +8,7 @@ import pytest
 
 from tests.admission.conftest import MakeCrew
 from tests.admission.crew import context
+from tool_engine.admission.request import AdmissionRequest
 from tool_engine.errors import QueueFullError, QueueTimeoutError, SlotRejectedError
 
 
@@ -33,6 +34,34 @@ async def test_queue_size_is_global(crew_of: MakeCrew) -> None:
     await crew.call("a1", "a2", "a3", bucket="ai")
     assert list(crew.errors) == ["a3"]
     assert "2 of 2 waiting, 1 of them for bucket 'ai'" in str(crew.errors["a3"])
+
+
+async def test_only_those_that_count_are_said(crew_of: MakeCrew) -> None:
+    """Calls of calls wait beside the queue: 4 of 1 were said to wait for their bucket."""
+    crew = crew_of(max_concurrent=1, queue_size=1)
+    await crew.call("outer", "h0", bucket="http")
+    crew.controller.park(crew.slots["outer"])
+    request = AdmissionRequest(parent=crew.slots["outer"], bucket="http", lane="http")
+    await crew.call("i1", "i2", "i3", request=request)
+    await crew.call("h1", "h2", bucket="http")
+    assert "(1 of 1 waiting, 1 of them for bucket 'http')" in str(crew.errors["h2"])
+
+
+@pytest.mark.parametrize(
+    ("limits", "queue", "setting"),
+    [
+        ({"bucket_queue_sizes": {"http": 1}}, "bucket 'http'", "bucket_queue_sizes"),
+        ({"key_limits": {"limit": 1, "queue_size": 1}}, "key 'k'", "key_limits.queue_size"),
+    ],
+)
+async def test_the_setting_that_helps_is_named(
+    crew_of: MakeCrew, limits: dict[str, object], queue: str, setting: str
+) -> None:
+    """It was that of all calls, which leaves the queue of a bucket or a key as it is."""
+    crew = crew_of(max_concurrent=1, **limits)
+    await crew.call("a", "b", "c", bucket="http", key="k")
+    said = f"the queue of {queue} is full (1 of 1 waiting); try again later, raise {setting}, or"
+    assert said in str(crew.errors["c"])
 
 
 async def test_those_who_leave_make_room_in_the_queue(crew_of: MakeCrew) -> None:

@@ -411,16 +411,15 @@ class SlotPool:
             return None
         wait = self.estimated_wait(queue.waiting - 1)
         lease = waiter.lane.bucket.lease
-        asking = count_none if lease is None else self.leases.count_asking
-        queued, used = queue.queued, self.used
-        return refusal.refuse_to_wait(waiter, self.config, queued, used, now, wait, asking)
+        counts = count_none if lease is None else self.leases.count_asking, queue.count_queued
+        config, used = self.config, self.used
+        return refusal.refuse_to_wait(waiter, config, queue.queued, used, now, wait, *counts)
 
     def has_to_go(self, waiter: Waiter, asking: int) -> bool:
         """Return whether a call that stands in line may not wait, if all that ask have to."""
-        queued, now = self.queue.queued + asking, self.clock()
-        return refusal.is_strict(waiter, self.config, queued) and bool(
-            refusal.refuse_to_wait(waiter, self.config, queued, self.used, now, None, count_none)
-        )
+        queued, now, config = self.queue.queued + asking, self.clock(), self.config
+        known = waiter, config, queued, self.used, now, None, count_none, count_none
+        return refusal.is_strict(waiter, config, queued) and bool(refusal.refuse_to_wait(*known))
 
     def settle_wait(self, waiter: Waiter, now: float) -> AdmissionError | None:
         """Let a call that stands in line wait, or take it out; return why it may not wait."""

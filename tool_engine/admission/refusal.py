@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from tool_engine.admission.breaker import CircuitBreaker
 from tool_engine.admission.key import name_key
@@ -212,13 +212,23 @@ def _count_used(used: int, limit: int, *, is_shared: bool) -> str:
 
 
 def make_full_error(
-    queue: str, waiting: int, size: int, lane: Lane, wait: float | None
+    lane: Lane, waiting: int, size: int, of_bucket: int, wait: float | None
 ) -> AdmissionError:
     """As many calls wait as may."""
-    bucket = lane.bucket
     return QueueFullError(
-        f"{queue} is full ({waiting} of {size} waiting, {bucket.waiting - 1} of them for bucket "
-        f"{bucket.name!r}); try again later, raise queue_size, or raise the limits",
+        f"the queue is full ({waiting} of {size} waiting, {of_bucket} of them for bucket "
+        f"{lane.bucket.name!r}); try again later, raise queue_size, or raise the limits",
+        retry_after=wait,
+    )
+
+
+def make_crowded_error(
+    owner: str, waiting: int, size: int, setting: str, wait: float | None
+) -> AdmissionError:
+    """As many calls of a bucket or a key wait as may."""
+    return QueueFullError(
+        f"the queue of {owner} is full ({waiting} of {size} waiting); try again later, raise "
+        f"{setting}, or raise the limits",
         retry_after=wait,
     )
 
@@ -242,6 +252,7 @@ def refuse_to_wait(
     now: float,
     wait: float | None,
     asking: Callable[[object], int],
+    count_queued: Callable[[Any], int],
 ) -> AdmissionError | None:
     """Why a call that cannot run now may not wait either; it stands in line already.
 
@@ -253,6 +264,7 @@ def refuse_to_wait(
         now: The time on the controller's clock.
         wait: Seconds until it might have a slot, as far as that can be known.
         asking: How many of those that wait for a bucket or a key may not have to.
+        count_queued: How many of those that stand in line do so for a bucket.
     """
     lane: Lane = waiter.lane
     bucket = lane.bucket
@@ -262,20 +274,21 @@ def refuse_to_wait(
             return make_too_fast_error(waiter, delay)
         return make_no_room_error(lane, used, config.max_concurrent, wait)
     if queued > config.queue_size:
-        return make_full_error("the queue", queued - 1, config.queue_size, lane, wait)
+        of_bucket = count_queued(bucket) - 1
+        return make_full_error(lane, queued - 1, config.queue_size, of_bucket, wait)
     if bucket.queue_size is not None:
-        waiting = bucket.waiting - asking(bucket.name)
-        if waiting > bucket.queue_size:
-            name = f"the queue of bucket {bucket.name!r}"
-            return make_full_error(name, waiting - 1, bucket.queue_size, lane, wait)
-    limits = config.key_limits
-    size = None if limits is None else limits.queue_size
+        waiting, size = bucket.waiting - asking(bucket.name), bucket.queue_size
+        if waiting > size:
+            owner = f"bucket {bucket.name!r}"
+            return make_crowded_error(owner, waiting - 1, size, "bucket_queue_sizes", wait)
+    size = None if config.key_limits is None else config.key_limits.queue_size
     for key in lane.keys:
         scope, value = key.name
         if size is None or scope or value is None:
             continue
         if (waiting := key.waiting - asking(key.name)) > size:
-            return make_full_error(f"the queue of key {value!r}", waiting - 1, size, lane, wait)
+            owner = f"key {value!r}"
+            return make_crowded_error(owner, waiting - 1, size, "key_limits.queue_size", wait)
     return None
 
 

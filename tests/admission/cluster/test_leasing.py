@@ -186,6 +186,21 @@ async def test_what_is_refused_leaves_its_line() -> None:
     assert other.get_metrics().current_concurrent == 0
 
 
+async def test_those_that_ask_are_not_said_to_wait() -> None:
+    """Of many that come at once, as many wait as may: 7 of 2 were said to."""
+    shared = SharedUnits(ai=1)
+    one, other = open_controller(shared), open_controller(shared, queue_size=2)
+    held = await one.acquire("ai")
+    calls = [asyncio.create_task(other.acquire("ai")) for _ in range(8)]
+    await settle()
+    errors = {str(call.exception()).partition(";")[0] for call in calls if call.done()}
+    assert errors == {"the queue is full (2 of 2 waiting, 2 of them for bucket 'ai')"}
+    one.release(held)
+    for call in calls:
+        if not call.done():
+            other.release(await call)
+
+
 async def test_it_is_explained() -> None:
     shared = SharedUnits(ai=2)
     one, other = open_controller(shared), open_controller(shared)
