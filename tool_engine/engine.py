@@ -432,7 +432,7 @@ class ToolEngine(
         if member is None:
             return None
         room = import_module("tool_engine.admission.cluster.looking")
-        return cast("ClusterView", room.ClusterView(member))
+        return cast("ClusterView", room.ClusterView(member, self.controller.explain))
 
     @property
     def fleet(self) -> FleetView | None:

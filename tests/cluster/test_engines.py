@@ -268,10 +268,14 @@ async def test_what_can_be_seen_of_a_cluster(make: Make, service: Service, url: 
     assert "tool_cluster_waiting 1.0" in text
     assert "tool_cluster_lost_total 0.0" in text
     assert first.cluster.count()["statements"] > 1
+    (running, _) = first.controller.snapshot().held
+    said = await first.cluster.explain(str(running.call_id))
+    assert said == "it does not wait for other processes"
+    unknown = "it neither runs nor waits in this process: it has ended, or is a call of another one"
+    assert (await first.cluster.explain(call_id)).startswith(unknown)
     service.gate.set()
     await asyncio.gather(*calls)
-    said = await second.cluster.explain(call_id)
-    assert said == "it does not wait for other processes"
+    assert (await second.cluster.explain(call_id)).startswith(unknown)
 
 
 async def test_what_is_shared_may_change(make: Make, service: Service) -> None:

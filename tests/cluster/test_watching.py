@@ -13,7 +13,7 @@ from tests.cluster.conftest import Service as Work
 from tests.cluster.crew import BOUND
 from tests.server.conftest import Service, served, write_tokens
 from tests.studio.conftest import Browser
-from tool_engine import ToolEngine
+from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.admission.snapshot import ClusterSnapshot
 from tool_engine.server import create_app
 
@@ -126,3 +126,34 @@ async def test_a_look_before_the_engine_has_loaded(make: Make) -> None:
         found = await cluster.snapshot()
     assert found.limits == {"bucket:ai": 2}
     assert [each.process for each in found.processes] == ["p0"]
+
+
+async def test_where_a_call_stands_that_has_an_id_of_its_own(make: Make, service: Work) -> None:
+    """One that shares a run stands where that one does; an id may come with the context."""
+    one, other = make(bucket_limits={"ai": 1}), make(bucket_limits={"ai": 1})
+    concurrency = {"bucket": "ai", "key": "tool", "collision": "single_flight"}
+    other.tool(name="same", effect="read", concurrency=concurrency)(service.work)
+    for engine in (one, other):
+        await engine.load()
+    running = asyncio.create_task(one.execute("work"))
+    await service.until(1)
+    ids = [other.calls.reserve_id() for _ in range(2)]
+    calls = [asyncio.create_task(other.execute("same", call_id=each)) for each in ids]
+    context = ToolExecutionContext(call_id="mine")
+
+    async def take_slot() -> None:
+        async with other.controller.slot("ai", context=context):
+            pass
+
+    calls.append(asyncio.create_task(take_slot()))
+    place = "number {} for bucket:ai in the cluster"
+    async with asyncio.timeout(BOUND):
+        assert other.cluster is not None
+        while len((await other.cluster.snapshot()).waiting) < 2:  # noqa: ASYNC110 - others say it
+            await asyncio.sleep(0.01)
+        first, shared = [await other.cluster.explain(each) for each in ids]
+        assert first.startswith(place.format(1))
+        assert shared == f"it shares the run of another call: {first}"
+        assert (await other.cluster.explain("mine")).startswith(place.format(2))
+        service.gate.set()
+        await asyncio.gather(running, *calls)

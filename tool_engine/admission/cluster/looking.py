@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN
 from tool_engine.admission.cluster.breakers import ClusterBreaker
@@ -14,10 +14,20 @@ from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.admission.cluster.member import ClusterMember
 from tool_engine.admission.cluster.saved_state import load_state
-from tool_engine.admission.snapshot import ClusterProcess, ClusterSnapshot, ClusterWaiting
+from tool_engine.admission.snapshot import (
+    ClusterProcess,
+    ClusterSnapshot,
+    ClusterWaiting,
+    WaitExplanation,
+)
 from tool_engine.clock import read_uptime
 from tool_engine.errors import ClusterUnavailableError
 from tool_engine.redaction import words_of
+
+_UNKNOWN: Final = (
+    "it neither runs nor waits in this process: it has ended, or is a call of another one, whose "
+    "engine says where it stands"
+)
 
 
 def view_cluster(name: str, coordinator: Coordinator, now: float) -> ClusterSnapshot:
@@ -116,10 +126,11 @@ class ClusterView:
 
     Args:
         member: The part of this process.
+        explain: Returns what the controller of this process knows of a call.
     """
 
-    def __init__(self, member: ClusterMember) -> None:
-        self._member = member
+    def __init__(self, member: ClusterMember, explain: Callable[[str], WaitExplanation]) -> None:
+        self._member, self._explain = member, explain
 
     def count(self) -> dict[str, Any]:
         """Return figures of this process, without asking the database.
@@ -142,39 +153,21 @@ class ClusterView:
         return view_cluster(self._member.cluster, state, now)
 
     async def explain(self, call_id: str) -> str:
-        """Return where a call stands among those of all processes, in a sentence.
+        """Return where a call of this process stands among those of all, in a sentence.
 
         Raises:
             ClusterUnavailableError: The database does not answer.
             EngineClosedError: The engine is closed.
         """
         state, now = await self._read_state()
-        place = self._member.find_ticket(call_id)
-        line = _list_waiting(state)
-        at = next(
-            (i for i, each in enumerate(line) if (each.owner, each.number) == place), len(line)
-        )
-        if place is None or at == len(line):
-            return "it does not wait for other processes"
-        entry = line[at]
-        ahead = [each for each in line[:at] if each.units.keys() & entry.units.keys()]
-        if not entry.units:
-            return f"number {at + 1} in the cluster for a try of breaker {entry.breaker}"
-        lacking = sorted(entry.units.keys() & state.blocked, reverse=True)
-        resource = (lacking or sorted(entry.units))[0]
-        behind = f", behind {_count_calls(ahead)}" if ahead else ""
-        holders = [
-            f"{_name_process(life.process)} ({life.accounts[resource].out})"
-            for life in state.lives.values()
-            if resource in life.accounts and life.accounts[resource].out
-        ]
-        held = f"; held by {', '.join(sorted(holders))}" if holders else ""
-        if is_rate(resource):
-            delay = state.books.find_delay(resource, now)
-            held += f"; it lets the next call through in {max(0.0, delay):.2f} s at the earliest"
-        gated = "; the server was started anew, and all say first what they hold"
-        is_gated = gated if state.is_gated(now) else ""
-        return f"number {len(ahead) + 1} for {resource} in the cluster{behind}{held}{is_gated}"
+        own = self._explain(call_id)
+        if own.state == "unknown":
+            return own.reason or _UNKNOWN
+        shared = "it shares the run of another call: " if own.state == "sharing" else ""
+        place = self._member.find_ticket(own.holders[0] if shared else call_id)
+        if place is None:
+            return f"{shared}it does not wait for other processes"
+        return f"{shared}{_describe_place(place, state, now)}"
 
     async def _read_state(self) -> tuple[Coordinator, float]:
         try:
@@ -187,6 +180,33 @@ class ClusterView:
                 f"({trouble}); ask again once it does"
             ) from error
         return load_state(found.state), read_uptime() + found.offset
+
+
+def _describe_place(place: tuple[str, int], state: Coordinator, now: float) -> str:
+    """Return where the call with a number of a life stands, as the end of a sentence."""
+    line = _list_waiting(state)
+    at = next((i for i, each in enumerate(line) if (each.owner, each.number) == place), None)
+    if at is None:
+        return "it asks the other processes just now; ask again"
+    entry = line[at]
+    ahead = [each for each in line[:at] if each.units.keys() & entry.units.keys()]
+    if not entry.units:
+        return f"number {at + 1} in the cluster for a try of breaker {entry.breaker}"
+    lacking = sorted(entry.units.keys() & state.blocked, reverse=True)
+    resource = (lacking or sorted(entry.units))[0]
+    behind = f", behind {_count_calls(ahead)}" if ahead else ""
+    holders = [
+        f"{_name_process(life.process)} ({life.accounts[resource].out})"
+        for life in state.lives.values()
+        if resource in life.accounts and life.accounts[resource].out
+    ]
+    held = f"; held by {', '.join(sorted(holders))}" if holders else ""
+    if is_rate(resource):
+        delay = state.books.find_delay(resource, now)
+        held += f"; it lets the next call through in {max(0.0, delay):.2f} s at the earliest"
+    gated = "; the server was started anew, and all say first what they hold"
+    is_gated = gated if state.is_gated(now) else ""
+    return f"number {len(ahead) + 1} for {resource} in the cluster{behind}{held}{is_gated}"
 
 
 def _list_waiting(coordinator: Coordinator) -> list[Entry]:

@@ -44,6 +44,7 @@ from tool_engine.admission.cluster.process_holder import ProcessHolder, Turn
 from tool_engine.admission.cluster.saved_state import make_first_state
 from tool_engine.admission.cluster.shared_row import SharedRow
 from tool_engine.admission.cluster.stand_in import StandIn
+from tool_engine.admission.snapshot import name_of
 from tool_engine.clock import read_uptime
 from tool_engine.errors import (
     AdmissionError,
@@ -371,7 +372,7 @@ class ClusterMember:
     def find_ticket(self, call_id: str) -> tuple[str, int] | None:
         """Return the life and the number under which a call waits there; None: it does not."""
         for waiter, number in self._numbers.items():
-            if waiter.call_id == call_id:
+            if name_of(waiter) == call_id:
                 return self._holder.life, number
         return None
 
