@@ -87,6 +87,7 @@ async def test_explain_says_when(make: Make, service: Service) -> None:
         ):
             await asyncio.sleep(0.01)
         assert "the rate of bucket 'ai' (1/min) is shared with other processes" in said
+        assert " to go" not in said, "what others start before is not known"
         said = await cluster.explain(call_id)
     assert "for rate:ai in the cluster" in said
     assert "lets the next call through in" in said

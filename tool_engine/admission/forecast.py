@@ -216,7 +216,8 @@ class Forecast:
         copy = self._bucket_copies.get(bucket)
         if copy is None:
             copy = self._bucket_copies[bucket] = Bucket(bucket.name, self._queue.root)
-            copy.set_limit(_guess_limit(bucket))
+            most = None if bucket.lease is None else bucket.lease.most
+            copy.set_limit(_guess_limit(bucket, most))
             copy.adaptive = bucket.adaptive  # only read
             copy.throttle = _copy_throttle(bucket)
             copy.paused_until = bucket.paused_until
@@ -227,7 +228,7 @@ class Forecast:
         copy = self._key_copies.get(key)
         if copy is None:
             copy = self._key_copies[key] = Key(key.name)
-            copy.set_limit(key.limit)
+            copy.set_limit(_guess_limit(key, None if key.resource is None else key.most))
             copy.used, copy.weight = key.used, key.weight
             copy.round, copy.credit = key.round, key.credit
             # Only read: which lanes have lent a slot out, and for how long is not known.
@@ -235,12 +236,12 @@ class Forecast:
         return copy
 
 
-def _guess_limit(bucket: Bucket) -> int | None:
+def _guess_limit(found: Bucket | Key, leased: int | None) -> int | None:
     """Return the limit of its calls here: what other processes do with units is unknown."""
-    if bucket.lease is None:
-        return bucket.limit
-    units: int = max(bucket.lease.most, bucket.used, 1)
-    return units if bucket.limit is None else min(units, bucket.limit)
+    if leased is None:
+        return found.limit
+    units = max(leased, found.used, 1)
+    return units if found.limit is None else min(units, found.limit)
 
 
 def _never_expire(waiter: Waiter) -> None:

@@ -345,6 +345,9 @@ class ControllerView:
         """Seconds until `waiter` gets its slot, with 50 % and with 90 %; `line` goes before it."""
         if self._pool.gate.is_paused and waiter.resumes is None:
             return None, None
+        lease = waiter.lane.bucket.lease
+        if lease is not None and not lease.foresees(waiter):
+            return None, None
         times = self._service_times(unknown=inf)
         # Also those who keep room until they can go, though others go before them.
         line = sorted(

@@ -13,6 +13,7 @@ from tests.admission.cluster.shared_units import SharedUnits
 from tests.admission.crew import TURNS, check
 from tests.effort import share_of
 from tool_engine.admission import ConcurrencySlot, ToolConcurrencyController
+from tool_engine.admission.request import AdmissionRequest
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import AdmissionError, QueueTimeoutError
 
@@ -216,6 +217,41 @@ async def test_it_is_explained() -> None:
     other.release(held[0])
     one.release(await waiting)
     one.release(held[1])
+
+
+async def test_a_wait_for_others_is_not_foretold() -> None:
+    """Where nothing is here, nothing is known of when: 0.00 s were said to be left."""
+    shared = SharedUnits(ai=2)
+    one, other = open_controller(shared), open_controller(shared)
+    for _ in range(4):
+        async with one.slot("ai"):
+            await asyncio.sleep(1.0)
+    request = AdmissionRequest.of(one.config, "ai")
+
+    async def explain() -> str:
+        waiting = asyncio.create_task(one.admit(request, call_id="call-1"))
+        await settle()
+        explained = str(one.explain("call-1"))
+        waiting.cancel()
+        await settle()
+        return explained
+
+    here = [await one.acquire("ai") for _ in range(2)]
+    assert "s to go" in await explain(), "both units are here"
+    wanting = asyncio.create_task(other.acquire("ai"))
+    await settle()
+    assert "to go" not in await explain(), "another process wants them"
+    one.release(here[0])
+    taken = [await wanting]
+    wanting = asyncio.create_task(other.acquire("ai"))
+    await settle()
+    one.release(here[1])
+    taken.append(await wanting)
+    explained = await explain()
+    assert "has 0 units of a limit that it shares" in explained
+    assert "to go" not in explained
+    for slot in taken:
+        other.release(slot)
 
 
 class Fleet:

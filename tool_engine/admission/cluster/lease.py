@@ -119,6 +119,13 @@ class Lease:
         has_keys = any(key.resource is not None for key in lane.keys)
         return self.is_shared or has_keys or self.asks(lane)
 
+    def foresees(self, waiter: Waiter) -> bool:
+        """Return whether all that a call needs is here and stays, so that its wait is known."""
+        lane: Lane = waiter.lane
+        if self.is_wanted or waiter.weight > self.most or self.asks(lane):
+            return False
+        return all(self.desk.keeps(key, waiter.weight) for key in lane.keys)
+
     def lets_tool(self, waiter: Waiter, tool: ToolCounts) -> bool:
         """Return whether rate and breaker of a tool do not make a call ask."""
         is_asked = waiter.resumes is not None or waiter is self.desk.granting

@@ -154,6 +154,10 @@ class LeaseDesk:
             units = self.units.get(resource, 0) + self._lost[resource]
             key.most = (key.limit or 0) if self.is_local else units
 
+    def keeps(self, key: Key, units: int) -> bool:
+        """Return whether that many units of a key are here, and wanted nowhere else."""
+        return key.resource is None or (key.resource not in self._wanted and units <= key.most)
+
     def describe_key(self, key: Key) -> str:
         """Return what a call waits for that waits for units of a key, as the end of a sentence."""
         units = self.units.get(key.resource or "", 0)
