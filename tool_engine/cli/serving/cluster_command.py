@@ -82,9 +82,10 @@ def _print_tables(found: Any) -> None:
         held = found.used.get(resource, 0)
         waiting = sum(_waits_for(each.units, resource) for each in found.waiting)
         paused = found.paused.get(resource)
+        units = f"{limit} for each value" if resource.startswith("key:") else str(limit)
         limits.add_row(
             as_text(resource, "bold cyan"),
-            *map(as_text, (str(limit), str(held), str(waiting))),
+            *map(as_text, (units, str(held), str(waiting))),
             as_text("-" if paused is None else seconds_text(paused)),
         )
     console.print(limits)
