@@ -17,6 +17,7 @@ from tests.cluster.crew import BOUND
 from tests.listening import wait_until_it_listens
 from tests.ports import free_port
 from tests.postgres import PostgresServer
+from tool_engine.admission.cluster import cluster_database
 from tool_engine.errors import ConfigurationError
 
 NOBODY = 65534
@@ -80,17 +81,29 @@ async def test_a_pool_of_sessions(pool: Pool, make: Make) -> None:
         assert (await one.cluster.snapshot()).used == {"bucket:ai": 2}
 
 
-async def test_a_pool_of_transactions(pool: Pool, make: Make) -> None:
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
+async def test_a_pool_that_shares_sessions(pool: Pool, make: Make, mode: str) -> None:
     """It works as long as hardly anybody uses it, and then a lock is another one's."""
-    engine = make(url=await pool("transaction"))
+    engine = make(url=await pool(mode))
     with pytest.raises(ConfigurationError, match="or of a pool in session mode"):
         await engine.load()
 
 
-async def test_many_who_come_to_a_pool_of_transactions_at_once(pool: Pool, make: Make) -> None:
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
+async def test_many_who_come_to_such_a_pool_at_once(pool: Pool, make: Make, mode: str) -> None:
     """As replicas do: each is in the way of what the others look for, and all are refused."""
-    url = await pool("transaction")
+    url = await pool(mode)
     engines = [make(url=url) for _ in range(4)]
     loading = [engine.load() for engine in engines]
     for found in await asyncio.gather(*loading, return_exceptions=True):
         assert "or of a pool in session mode" in str(found)
+
+
+async def test_a_pool_of_statements_where_nothing_is_seen(
+    pool: Pool, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As others disturb each look: it ends the connection, and was taken for an outage."""
+    monkeypatch.setattr(cluster_database, "_ROUNDS", 0)
+    engine = make(url=await pool("statement"))
+    with pytest.raises(ConfigurationError, match="in its transaction or statement mode; give"):
+        await engine.load()

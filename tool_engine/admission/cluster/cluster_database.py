@@ -140,6 +140,8 @@ _FORBIDDEN: Final = (
 """What the server says that waiting does not change."""
 _SHARED: Final = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
 """What it says where a statement was prepared in another session."""
+_POOLED: Final = "statement pooling mode"
+"""What pgbouncer says in that mode as it ends a connection that begins a transaction."""
 _REMOVED: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError)
 """What it says where an operator has removed what coordinates."""
 _ROUNDS: Final = 4
@@ -232,11 +234,10 @@ class ClusterConnection:
                 await self._check_session(connection, life)
             # Who comes back has little time for it.
             self._is_checked = True
-        except _FORBIDDEN as error:
+        except BaseException as error:
             self.abort()
-            raise _say_forbidden(error) from error
-        except BaseException:
-            self.abort()
+            if isinstance(error, _FORBIDDEN) or _POOLED in str(error):
+                raise _say_forbidden(error) from error
             raise
 
     async def listen(self, life: str, *, is_needed: bool) -> None:
@@ -463,7 +464,7 @@ async def _open_session(url: str | Callable[[], str]) -> Any:
 
 def _say_forbidden(error: BaseException) -> ConfigurationError:
     said = str(error).partition("\n")[0]
-    if isinstance(error, _SHARED):
+    if isinstance(error, _SHARED) or _POOLED in str(error):
         return _say_shared()
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
         return ConfigurationError(
@@ -484,7 +485,8 @@ def _say_forbidden(error: BaseException) -> ConfigurationError:
 def _say_shared() -> ConfigurationError:
     return ConfigurationError(
         "sessions of the cluster's database are shared: there is a pooler in between in its "
-        "transaction mode; give the URL of the server itself, or of a pool in session mode"
+        "transaction or statement mode; give the URL of the server itself, or of a pool in session "
+        "mode"
     )
 
 
