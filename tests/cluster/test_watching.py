@@ -139,25 +139,32 @@ async def test_where_a_call_stands_that_has_an_id_of_its_own(make: Make, service
     running = asyncio.create_task(one.execute("work"))
     await service.until(1)
     ids = [other.calls.reserve_id() for _ in range(2)]
-    calls = [asyncio.create_task(other.execute("same", call_id=each)) for each in ids]
+    calls = [other.execute("same", call_id=each) for each in ids]
     context = ToolExecutionContext(call_id="mine")
+
+    async def until_waiting(count: int) -> None:
+        assert other.cluster is not None
+        while len((await other.cluster.snapshot()).waiting) < count:  # noqa: ASYNC110 - the database says it
+            await asyncio.sleep(0.01)
 
     async def take_slot() -> None:
         async with other.controller.slot("ai", context=context):
             pass
 
-    calls.append(asyncio.create_task(take_slot()))
     place = "number {} for bucket:ai in the cluster"
-    async with asyncio.timeout(BOUND):
+    async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
+        for call in calls:
+            group.create_task(call)
+        await until_waiting(1)
+        group.create_task(take_slot())
+        await until_waiting(2)
         assert other.cluster is not None
-        while len((await other.cluster.snapshot()).waiting) < 2:  # noqa: ASYNC110 - others say it
-            await asyncio.sleep(0.01)
         first, shared = [await other.cluster.explain(each) for each in ids]
         assert first.startswith(place.format(1))
         assert shared == f"it shares the run of another call: {first}"
         assert (await other.cluster.explain("mine")).startswith(place.format(2))
         service.gate.set()
-        await asyncio.gather(running, *calls)
+        await running
 
 
 async def test_the_limit_of_a_key(make: Make, service: Work, url: str, tmp_path: Path) -> None:

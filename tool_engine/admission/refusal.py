@@ -277,10 +277,10 @@ def refuse_to_wait(
         of_bucket = count_queued(bucket) - 1
         return make_full_error(lane, queued - 1, config.queue_size, of_bucket, wait)
     if bucket.queue_size is not None:
-        waiting, size = bucket.waiting - asking(bucket.name), bucket.queue_size
-        if waiting > size:
-            owner = f"bucket {bucket.name!r}"
-            return make_crowded_error(owner, waiting - 1, size, "bucket_queue_sizes", wait)
+        waiting = bucket.waiting - asking(bucket.name)
+        if waiting > bucket.queue_size:
+            owner, most = f"bucket {bucket.name!r}", bucket.queue_size
+            return make_crowded_error(owner, waiting - 1, most, "bucket_queue_sizes", wait)
     size = None if config.key_limits is None else config.key_limits.queue_size
     for key in lane.keys:
         scope, value = key.name
