@@ -44,7 +44,7 @@ async def test_only_those_that_count_are_said(crew_of: MakeCrew) -> None:
     request = AdmissionRequest(parent=crew.slots["outer"], bucket="http", lane="http")
     await crew.call("i1", "i2", "i3", request=request)
     await crew.call("h1", "h2", bucket="http")
-    assert "(1 of 1 waiting, 1 of them for bucket 'http')" in str(crew.errors["h2"])
+    assert "(1 of 1 waiting, at most 1 of them for bucket 'http')" in str(crew.errors["h2"])
 
 
 @pytest.mark.parametrize(

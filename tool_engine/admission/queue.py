@@ -169,12 +169,6 @@ class Queue:
                 if waiter.is_waiting:
                     yield waiter
 
-    def count_queued(self, bucket: Bucket) -> int:
-        """Return how many of those that count against `queue_size` wait for a bucket."""
-        if self.queued == self.waiting:
-            return bucket.waiting
-        return sum(each.is_queued and each.lane.bucket is bucket for each in self.waiters())
-
     def _use_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         if self.waiting:
             raise ToolEngineError(

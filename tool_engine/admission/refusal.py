@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from tool_engine.admission.breaker import CircuitBreaker
 from tool_engine.admission.key import name_key
@@ -212,7 +212,7 @@ def _count_used(used: int, limit: int, *, is_shared: bool) -> str:
 
 
 def make_full_error(
-    lane: Lane, waiting: int, size: int, of_bucket: int, wait: float | None
+    lane: Lane, waiting: int, size: int, of_bucket: str, wait: float | None
 ) -> AdmissionError:
     """As many calls wait as may."""
     return QueueFullError(
@@ -252,7 +252,7 @@ def refuse_to_wait(
     now: float,
     wait: float | None,
     asking: Callable[[object], int],
-    count_queued: Callable[[Any], int],
+    nested: int,
 ) -> AdmissionError | None:
     """Why a call that cannot run now may not wait either; it stands in line already.
 
@@ -264,7 +264,7 @@ def refuse_to_wait(
         now: The time on the controller's clock.
         wait: Seconds until it might have a slot, as far as that can be known.
         asking: How many of those that wait for a bucket or a key may not have to.
-        count_queued: How many of those that stand in line do so for a bucket.
+        nested: How many calls of calls wait beside those that stand in line.
     """
     lane: Lane = waiter.lane
     bucket = lane.bucket
@@ -274,7 +274,9 @@ def refuse_to_wait(
             return make_too_fast_error(waiter, delay)
         return make_no_room_error(lane, used, config.max_concurrent, wait)
     if queued > config.queue_size:
-        of_bucket = count_queued(bucket) - 1
+        # To look at each would take longer the more have to be refused.
+        most = min(bucket.waiting - asking(bucket.name), queued) - 1
+        of_bucket = f"at most {most}" if nested else str(most)
         return make_full_error(lane, queued - 1, config.queue_size, of_bucket, wait)
     if bucket.queue_size is not None:
         waiting = bucket.waiting - asking(bucket.name)

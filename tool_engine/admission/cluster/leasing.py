@@ -69,7 +69,7 @@ class LeaseDesk:
         self._asking: dict[Waiter, Callable[[], None] | None] = {}
         """Calls of which it is not known yet whether they wait, and what is called if they do."""
         self._counts: Counter[Any] = Counter()
-        """How many those are, by the names of buckets and keys."""
+        """How many those are, by the names of buckets and keys; None: in all."""
         self._held_up: set[Bucket] = set()
         """Buckets in which calls wait that could not have started when their turn came."""
         pool.leases = pool.layout.leases = self
@@ -272,7 +272,7 @@ class LeaseDesk:
         return self._asking.pop(waiter)
 
     def count_asking(self, name: Any) -> int:
-        """Return how many calls of a bucket or a key may not have to wait."""
+        """Return how many calls of a bucket or a key, or of all, may not have to wait."""
         return self._counts[name]
 
     # What the source says: see `interfaces.LeaseHolder`.
@@ -512,7 +512,7 @@ class LeaseDesk:
 
 
 def _names_of(waiter: Waiter) -> list[Any]:
-    return [waiter.lane.bucket.name, *(key.name for key in waiter.lane.keys)]
+    return [None, waiter.lane.bucket.name, *(key.name for key in waiter.lane.keys)]
 
 
 def _list_breakers(lane: Lane) -> list[SharedBreaker]:
