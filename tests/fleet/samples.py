@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -215,3 +218,19 @@ async def has_ended(pid: int) -> None:
     async with asyncio.timeout(BOUND):
         while await asyncio.to_thread(is_alive, pid):  # noqa: ASYNC110 - nor does a process
             await asyncio.sleep(0.005)
+
+
+async def run_command(folder: Path, *words: str) -> tuple[int, str]:
+    """The exit code of `tool-engine fleet ...` in a folder, and all that it says."""
+    ended = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "tool_engine", "fleet", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=BOUND,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    return ended.returncode, ended.stdout

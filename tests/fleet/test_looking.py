@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -15,7 +12,7 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
-from tests.fleet.samples import BOUND, Bench, define_tool
+from tests.fleet.samples import BOUND, Bench, define_tool, run_command
 from tests.server.conftest import served, write_tokens
 from tests.studio.conftest import Browser
 from tool_engine import ToolEngine
@@ -96,22 +93,6 @@ async def test_where_a_handler_failed(shared_bench: Bench) -> None:
     assert line["call_id"] == result.call_id
     assert "in anap" in line["traceback"]
     assert "no number" not in line["traceback"]
-
-
-async def run_command(folder: Path, *words: str) -> tuple[int, str]:
-    """The exit code of `tool-engine fleet ...` in a folder, and all that it says."""
-    ended = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "tool_engine", "fleet", *words],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=BOUND,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    )
-    return ended.returncode, ended.stdout
 
 
 async def test_the_command(handlers: Path, tmp_path: Path) -> None:

@@ -33,12 +33,21 @@ def run_command(
         ),
     ] = "status",
     *,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.001,
+            help="Seconds that it may take to join the fleet, 180.",
+        ),
+    ] = None,
     as_json: JSONOption = False,
 ) -> int:
     """Show the machines that tools run on, and which tools they can hold.
 
-    Joins the fleet of the settings. Workers and waiting calls are those of an engine: see
-    engine.fleet.snapshot(), and the metrics of a server.
+    Joins the fleet of the settings; a head that says nothing is given up after 10 s. Workers and
+    waiting calls are those of an engine: see engine.fleet.snapshot(), and the metrics of a server.
 
     Example: tool-engine fleet status --json
     """
@@ -50,15 +59,21 @@ def run_command(
             'no fleet is named; write fleet = "auto", or the address of one, in the settings',
             error_type="no_fleet",
         )
-    return run_async(_print_status(settings, fails=word == "check", as_json=as_json))
+    return run_async(_print_status(settings, timeout, fails=word == "check", as_json=as_json))
 
 
-async def _print_status(settings: Settings, *, fails: bool, as_json: bool) -> int:
+async def _print_status(
+    settings: Settings,
+    timeout: float | None,  # noqa: ASYNC109 - of the command line
+    *,
+    fails: bool,
+    as_json: bool,
+) -> int:
     from tool_engine.engine import ToolEngine
 
     async with ToolEngine(settings.engine_config()) as engine:
         assert engine.fleet is not None  # noqa: S101 - the settings name one
-        found = await engine.fleet.join()
+        found = await engine.fleet.join(timeout)
         tools = _list_tools(engine, found)
     if as_json:
         print_json({**found.to_dict(), "tools": tools})

@@ -25,8 +25,9 @@ from tool_engine.logger import get_logger
 
 _log: Final = get_logger(__name__)
 _SECONDS_TO_JOIN: Final = 180.0
-"""What does not listen is known in seconds. A server for clients starts a process for each, which
-takes more than a minute where the machine of the head is busy; a call has a deadline of its own."""
+"""What does not listen, or never answers, is known in seconds. A server for clients starts a
+process for each, which takes more than a minute where the machine of the head is busy; a call has a
+deadline of its own."""
 _SECONDS_TO_DOUBT: Final = 60.0
 """A head does not notice for as long as its operator likes that such a process has died; for
 another driver it starts another one. The next try has twice as long."""
@@ -132,12 +133,15 @@ class FleetConnection:
         """The process id of the driver."""
         return None if self._process is None else self._process.pid
 
-    async def join(self) -> None:
+    async def join(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - of one caller
         """Join the fleet, once for all calls that want it; it takes seconds.
+
+        Args:
+            timeout: Seconds after which this caller waits no more; others may go on.
 
         Raises:
             MissingExtraError: Ray is not installed.
-            FleetLostError: It cannot be joined.
+            FleetLostError: It cannot be joined, or not within that time.
         """
         if self._is_closed:
             raise FleetLostError(self._why)
@@ -146,7 +150,12 @@ class FleetConnection:
             self._joined = loop.create_future()
             self._tries, self._until = 0, loop.time() + _SECONDS_TO_JOIN
             self._begin_try()
-        await asyncio.shield(self._joined)
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(self._joined)
+        except TimeoutError:
+            why = f"it was not joined within {timeout:g} s, which it may take"
+            raise self._make_error(why) from None
 
     def look_again(self, then: Callable[[], object]) -> None:
         """Ask which nodes there are now, and call `then` once that is known, or never will be."""
@@ -321,18 +330,19 @@ class FleetConnection:
             self._patience = None
 
     def _give_up(self, why: str) -> None:
-        self._end_joining(
-            FleetLostError(
-                f"the fleet {self.address!r} cannot be joined: {why}; see that it runs, that "
-                "this machine reaches it, and that RAY_AUTH_MODE and RAY_AUTH_TOKEN are the same "
-                "here, if it has a token"
-            )
-        )
+        self._end_joining(self._make_error(why))
         owners, self.owners = self.owners, {}
         words = f"the fleet was lost: {why}"
         self._lose_owners([*owners.values()], words, False, _SECONDS_WITHOUT_DRIVER)
         if owners and not self._is_closed:
             _log.warning("fleet_lost", fleet=self.address, reason=why)
+
+    def _make_error(self, why: str) -> FleetLostError:
+        return FleetLostError(
+            f"the fleet {self.address!r} cannot be joined: {why}; see that it runs, that this "
+            "machine reaches it, and that RAY_AUTH_MODE and RAY_AUTH_TOKEN are the same here, if "
+            "it has a token"
+        )
 
 
 def _decode_answers(message: bytes) -> list[Answer]:

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 import ray
+from ray._private import services
 from ray._private.runtime_env.py_modules import upload_py_modules_if_needed
 from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
 
@@ -32,6 +33,7 @@ from tool_engine.executors.fleet.frames import (
     read_frames,
     write_bundle,
 )
+from tool_engine.executors.fleet.reaching import check_answering
 
 _AT_ONCE: Final = 2
 """Requests to one worker at a time: one that waits for answers, and one that brings calls."""
@@ -39,7 +41,6 @@ _PULSE: Final = 5.0
 """Seconds between two looks whether the head answers."""
 _PATIENCE: Final = 15.0
 """Seconds after which a head that does not answer is gone."""
-_SECONDS_TO_REACH: Final = 5.0
 _MOST_WORDS: Final = 300
 _UNHEARD: Final = "ray client connection timeout"
 """What Ray's client says where a head has not answered, or has refused it for its token."""
@@ -151,7 +152,7 @@ class Driver:
                 **quiet,
             )
         else:
-            _check_reachable(address)
+            check_answering(_find_place(address))
             ray.init(address=address, **quiet)
         self._make = ray.remote(FleetActor)
         return _look_around()
@@ -320,12 +321,12 @@ def _is_passing(error: BaseException) -> bool:
     return is_clients and _UNHEARD not in str(error)
 
 
-def _check_reachable(address: str) -> None:
-    """Raise `OSError` if nothing listens at an address: Ray takes two minutes to say so."""
-    place = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
-    host, colon, port = place.removeprefix("ray://").rpartition(":")
-    if colon and port.isdigit():
-        socket.create_connection((host, int(port)), _SECONDS_TO_REACH).close()
+def _find_place(address: str) -> str:
+    """Return the `HOST:PORT` of an address, as Ray finds it; empty: Ray finds none."""
+    place = os.environ.get("RAY_ADDRESS") or address if address == "auto" else address
+    if place == "auto":
+        place = services.canonicalize_bootstrap_address(place) or ""
+    return place.removeprefix("ray://")
 
 
 def _look_around() -> dict[str, Any]:

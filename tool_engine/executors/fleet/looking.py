@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -122,10 +123,14 @@ class FleetView:
     def __repr__(self) -> str:
         return f"FleetView({self.snapshot()!r})"
 
-    async def join(self) -> FleetSnapshot:
+    async def join(self, timeout: float | None = None) -> FleetSnapshot:  # noqa: ASYNC109 - it ends
         """Join the fleet, as the first call of a tool on it does, and return what is there.
 
         It takes seconds, in a process of its own, while the event loop goes on.
+
+        Args:
+            timeout: Seconds after which it is given up; None: after three minutes, or as soon as
+                it is known that it cannot be joined.
 
         Raises:
             MissingExtraError: Ray is not installed.
@@ -133,7 +138,7 @@ class FleetView:
             FleetLostError: It cannot be joined; the message says why, and what to look at.
         """
         self._require_open()
-        await self._run_at_home(self._open().connection.join)
+        await self._run_at_home(partial(self._open().connection.join, timeout))
         return self.snapshot()
 
     def snapshot(self) -> FleetSnapshot:
