@@ -13,7 +13,12 @@ from msgspec.structs import force_setattr
 from tool_engine.errors import ConfigurationError, UnboundContextError
 from tool_engine.model.checks.bounds import check_caller
 from tool_engine.model.checks.known_fields import KnownFields, KnownNames
-from tool_engine.model.context_copy import DEFAULT_TIMEOUT, deep_copy_of, pickled_parts
+from tool_engine.model.context_copy import (
+    DEFAULT_TIMEOUT,
+    crossing_part,
+    deep_copy_of,
+    pickled_parts,
+)
 from tool_engine.model.json.data import Data, fields_as_json
 from tool_engine.model.json.returned_value import copy_plain, describe_result
 from tool_engine.model.outcome import Outcome, outcome_of
@@ -382,7 +387,10 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         return values | {"timeout": None if self.timeout is DEFAULT_TIMEOUT else self.timeout}
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the part that can cross to another process, as JSON values."""
+        """Return the part that can cross to another process, as JSON values.
+
+        A variable that has no form in JSON, such as an open connection, stays behind.
+        """
         return {
             "caller_id": self.caller_id,
             "caller_type": self.caller_type,
@@ -394,7 +402,7 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
             "priority": self.priority,
             "call_id": self.call_id,
             "parent_call_id": self.parent_call_id,
-            "variables": self.variables,
+            "variables": crossing_part(self.variables),
         }
 
 

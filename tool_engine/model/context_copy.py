@@ -1,11 +1,11 @@
-"""How is a context copied or pickled, and what is its default timeout?"""
+"""How is a context copied, pickled or sent, and what is its default timeout?"""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from typing import Any, Final, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, json
 from msgspec.structs import replace
 
 _Context = TypeVar("_Context", bound=Struct)
@@ -43,6 +43,20 @@ def pickled_parts(context: Struct) -> tuple[Any, ...]:
         # It is that of the call, on a clock that others do not have.
         fields["deadline"] = None
     return _remake_struct, (type(context), fields)
+
+
+def crossing_part(variables: dict[str, Any]) -> dict[str, Any]:
+    """Return the variables that have a form in JSON, as that reads: all others stay behind."""
+    if not variables:
+        return {}
+    try:
+        values: dict[str, Any] = json.decode(json.encode(variables))
+    except Exception:  # noqa: BLE001 - anything may be in them
+        if len(variables) == 1:
+            return {}
+        pairs = [crossing_part({name: value}) for name, value in variables.items()]
+        return {name: value for each in pairs for name, value in each.items()}
+    return values
 
 
 def _remake_struct(kind: type[Struct], fields: dict[str, Any]) -> Struct:

@@ -10,6 +10,7 @@ import signal
 import sys
 import termios
 from collections.abc import AsyncIterator, Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,20 @@ async def test_context(bench: Bench) -> None:
     assert await bench.run("plain") is False
     with pytest.raises(ToolExecutionError, match="runs apart from the engine; return what is"):
         await bench.run("call")
+
+
+async def test_variables_that_are_no_json(bench: Bench) -> None:
+    """R9: they stay behind, and the call is made; on a fleet it is the same part that crosses."""
+    loop: list[Any] = []
+    loop.append(loop)
+    bench.context.variables.update(
+        connection=object(), loop=loop, half="\ud800", when=date(2026, 1, 2), text="x"
+    )
+    assert (await bench.run("who"))["variables"] == {
+        "a": [1],
+        "when": "2026-01-02",
+        "text": "x",
+    }
 
 
 async def test_errors_cross(bench: Bench) -> None:
