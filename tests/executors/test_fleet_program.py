@@ -116,6 +116,16 @@ def test_what_its_workers_are(make: Make) -> None:
             {**RAY, "runtime": {"uv": {"uv_pip_install_options": ["-i https://a:b1@host/"]}}},
             "runtime.uv.uv_pip_install_options[0]: looks like a secret",
         ),
+        (
+            {**RAY, "runtime": {"env_vars": {"PIN": 123456}}},
+            "runtime.env_vars.PIN: its name and its value must be texts; quote them",
+        ),
+        (
+            {**RAY, "runtime": {"env_vars": ["PASSWORD=123456"]}},
+            "runtime.env_vars: must map names to texts, such as {LANG: de}",
+        ),
+        ({**RAY, "runtime": ["123456"]}, "runtime: must be a mapping of pip, uv"),
+        ("postgresql://me:123456@db/shop", "entry.config: must be a mapping, got"),
         ({**RAY, "resources": {"others": {"GPU": 1}}}, "others.GPU: is resources.gpus; remove it"),
         (
             {**RAY, "resources": {"others": {"object_store_memory": 1}}},
@@ -126,8 +136,9 @@ def test_what_its_workers_are(make: Make) -> None:
         ({**RAY, "resources": {"others": {"tpu": 0.00001}}}, "amounts from 0.0001; got"),
     ],
 )
-def test_mistakes(make: Make, config: dict[str, Any], expected: str) -> None:
+def test_mistakes(make: Make, config: Any, expected: str) -> None:
     found = check_entry(make({"argv": ["ls"], "config": config}))
+    assert "123456" not in str(found)
     assert [expected in f"{each.path}: {each.message}" for each in found] == [True]
 
 

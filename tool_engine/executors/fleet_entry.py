@@ -115,7 +115,7 @@ class _Reader:
     def _read_mapping(self, key: str, known: tuple[str, ...]) -> Mapping[str, Any]:
         found = self._config.get(key, {})
         if not isinstance(found, Mapping):
-            self._say_wrong(key, f"must be a mapping of {', '.join(known)}; got {found!r}")
+            self._say_wrong(key, f"must be a mapping of {', '.join(known)}")
             return {}
         self._check_keys(found, known, f"entry.config.{key}")
         return found
@@ -171,10 +171,20 @@ class _Reader:
     def _read_runtime(self) -> dict[str, Any]:
         found = self._read_mapping("runtime", _RUNTIME)
         variables = found.get("env_vars", {})
-        if not isinstance(variables, Mapping) or not all(
-            isinstance(each, str) for pair in variables.items() for each in pair
-        ):
-            self._say_wrong("runtime.env_vars", f"must map names to texts, got {variables!r}")
+        if not isinstance(variables, Mapping):
+            self._say_wrong("runtime.env_vars", "must map names to texts, such as {LANG: de}")
+            return {}
+        # Without their values, any of which may be a secret.
+        odd = [
+            name
+            for name, value in variables.items()
+            if not (isinstance(name, str) and isinstance(value, str))
+        ]
+        for name in odd:
+            self._say_wrong(
+                f"runtime.env_vars.{name}", "its name and its value must be texts; quote them"
+            )
+        if odd:
             return {}
         secrets = {path for path, text in _list_texts(found, "runtime") if redact(text) != text}
         secrets.update(f"runtime.env_vars.{name}" for name in variables if is_secret_key(name))

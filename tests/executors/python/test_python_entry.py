@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tool_engine.errors import DefinitionError
 from tool_engine.executors.python.python_entry import (
@@ -66,6 +67,11 @@ def test_limits(make: Make, write: Write) -> None:
         ({"isolation": "process", "cpu": float("nan")}, "entry.config.cpu", "got nan"),
         ({"isolation": "process", "workers": 0}, "entry.config.workers", "from 1 to 256"),
         ({"isolation": "process", "workers": "2"}, "entry.config.workers", "got '2'"),
+        ({"isolation": "ray", "memory": "1GiB"}, "entry.config.memory", "; write resources.memory"),
+        ({"isolation": "ray", "workers": 2}, "entry.config.workers", "; write max_workers"),
+        ({"isolation": "ray", "cpu": 2}, "entry.config.cpu", "has isolation: ray; remove it"),
+        ({"isolation": "process", "max_workers": 2}, "entry.config.max_workers", "; write workers"),
+        ({"isolation": "process", "batch": {}}, "entry.config.batch", "process; remove it"),
         ({"isolation": "process", "worker": 2}, "entry.config.worker", "did you mean 'workers'"),
     ],
 )
@@ -76,6 +82,23 @@ def test_wrong_settings(
     problems = check_entry(tool_of(make, write(SHORTEN), **config))
     assert [problem.path for problem in problems] == [path]
     assert message in problems[0].message
+
+
+def test_a_batch_that_waits_too_long(make: Make, write: Write) -> None:
+    """R9: calls whose time is up before they are sent are a mistake of the definition."""
+
+    def paths_of(timeout: float | None, wait: float) -> list[str]:
+        config = {"isolation": "ray", "batch": {"max_wait": wait}}
+        tool = replace(tool_of(make, write(SHORTEN), **config), timeout=timeout)
+        return [f"{each.path}: {each.message}" for each in check_entry(tool)]
+
+    (found,) = paths_of(15, 20)
+    assert found == (
+        "entry.config.batch.max_wait: is 20 s, and the tool's timeout 15 s: no call could begin; "
+        "write less, or raise the timeout"
+    )
+    assert len(paths_of(20, 20)) == 1
+    assert paths_of(20.5, 20) == paths_of(None, 20) == []
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ _KEYS: Final = {
     RAY: FLEET_KEYS,
 }
 """What else an entry's config may have, by its isolation."""
+_ALIKE: Final = {"memory": "resources.memory", "workers": "max_workers", "max_workers": "workers"}
+"""Keys of one isolation -> what means the same in the other one."""
 
 
 class PythonEntry(msgspec.Struct, frozen=True):
@@ -130,15 +132,18 @@ class _Reader(EntryReader[PythonEntry]):
         self.keys(config, ("isolation", *every), "entry.config")
         for key in config:
             if key in every and key not in _KEYS[isolation]:
-                needed = next(name for name, keys in _KEYS.items() if key in keys)
-                self.problem(
-                    f"entry.config.{key}",
-                    f"is for handlers that run apart; add isolation: {needed}, or remove it",
-                )
+                self.problem(f"entry.config.{key}", _word_place(key, isolation))
         return isolation
 
     def _read_for_fleet(self, config: Mapping[str, Any]) -> PythonEntry | None:
         fleet = read_fleet(config, self.problem, self.keys)
+        timeout = self.tool.timeout
+        if fleet is not None and timeout is not None and timeout <= fleet.batch_wait:
+            self.problem(
+                "entry.config.batch.max_wait",
+                f"is {fleet.batch_wait:g} s, and the tool's timeout {timeout:g} s: no call could "
+                "begin; write less, or raise the timeout",
+            )
         place = self._read_place(self.tool.handler)
         if place is None or self.problems:
             return None
@@ -174,6 +179,16 @@ class _Checker(_Reader):
 check_entry = _Checker.check
 check_form = _Reader.check
 compile_entry = _Reader.compile
+
+
+def _word_place(key: str, isolation: str) -> str:
+    """Say which isolation a key is for, and what to do about it."""
+    needed = next(name for name, keys in _KEYS.items() if key in keys)
+    if isolation == "none":
+        return f"is for handlers that run apart; add isolation: {needed}, or remove it"
+    other = _ALIKE.get(key)
+    cure = f"write {other}" if other else "remove it"
+    return f"is for isolation: {needed}, and this handler has isolation: {isolation}; {cure}"
 
 
 def _is_dotted(name: str) -> bool:
