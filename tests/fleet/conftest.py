@@ -40,4 +40,11 @@ async def shared_bench(shared_engine: Bench, tmp_path: Path) -> AsyncIterator[Be
     shared_engine.file = tmp_path / "noted"
     async with asyncio.timeout(2 * BOUND):
         yield shared_engine
-        await shared_engine.becomes_free()
+        try:
+            await shared_engine.becomes_free()
+        except TimeoutError:
+            # It has failed before it ended its calls: those that come after it have not.
+            for each in await shared_engine.engine.calls.list():
+                await shared_engine.engine.calls.cancel(each.call_id)
+            await shared_engine.becomes_free()
+            raise

@@ -212,7 +212,10 @@ async def test_before_a_call_has_begun(handlers: Path) -> None:
         taken = asyncio.create_task(bench.call("narrow_nap", "3"))
         await asyncio.sleep(0)
         result = await bench.call("narrow_nap", "0", seconds=0.2)
-        assert str(result.error).endswith("it had not begun: it waited for a worker of the fleet")
+        assert str(result.error) == (
+            "tool 'narrow_nap' did not finish within 0.2 s; it had not begun: it waited for a "
+            "worker of the fleet; raise its timeout, or entry.config.max_workers"
+        )
         assert (await taken).is_success
         result = await bench.call("narrow_nap", "3", seconds=0.5)
         assert "had not begun" not in str(result.error)

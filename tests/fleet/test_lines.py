@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -227,8 +227,20 @@ def make_tool(name: str, **config: Any) -> Tool:
     )
 
 
+MADE: list[FleetBackend] = []
+
+
+@pytest.fixture(autouse=True)
+async def none_left() -> AsyncIterator[None]:
+    """Closes the backends of a test that fails before it does: calls outlast a cancellation."""
+    yield
+    while MADE:
+        await MADE.pop().close(0)
+
+
 def make_backend(tools: dict[str, Tool]) -> tuple[FleetBackend, Fleet]:
     backend = FleetBackend("auto", find_tool=tools.get)
+    MADE.append(backend)
     backend.connection = fleet = Fleet(backend._retire_former)
     return backend, fleet
 
@@ -243,6 +255,30 @@ async def begin(backend: FleetBackend, tool: Tool) -> tuple[asyncio.Task[Any], L
             await asyncio.sleep(0.001)
     await settle()
     return call, known[2]
+
+
+async def test_calls_of_a_batch_that_have_not_begun(tools: dict[str, Tool]) -> None:
+    """A blocking handler has one call at a time: those behind it say what they waited for."""
+    tools["one"] = make_tool("one", batch={"max_size": 2, "max_wait": 0})
+    backend, fleet = make_backend(tools)
+    contexts = [ToolExecutionContext().bound_to(None, None, name, None, None) for name in "abc"]
+    made: Any = None
+    calls = [
+        asyncio.create_task(backend.execute(made, tools["one"], {}, each)) for each in contexts
+    ]
+    async with asyncio.timeout(BOUND):
+        while not fleet.started():  # noqa: ASYNC110 - as it is
+            await asyncio.sleep(0.001)
+    await fleet.make_ready(1)
+    assert backend.explain("a") == "on the node a, in the worker 7"
+    assert backend.explain("c").endswith("which runs one call at a time; before it: 2")
+    for each in calls:
+        each.cancel()
+    await settle()
+    assert backend.explain_start("a") == ""
+    assert "was to end 2 before it; raise its timeout" in backend.explain_start("c")
+    await backend.close(0)
+    await asyncio.wait(calls)
 
 
 async def test_workers_of_a_tool_that_is_gone(tools: dict[str, Tool]) -> None:

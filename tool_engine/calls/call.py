@@ -382,8 +382,11 @@ def end_of(call: Call, run: Run, seconds: float) -> Failure:
     return too_late(call, seconds)
 
 
-def too_late(call: Call, seconds: float = inf) -> Failure:
-    """Return the failure of a call whose deadline passed after `seconds`."""
+def too_late(call: Call, seconds: float = inf, why: str = "") -> Failure:
+    """Return the failure of a call whose deadline passed after `seconds`.
+
+    `why` says what it had waited for until then, and what to do about that.
+    """
     within, cure = f"within {call.timeout:g} s", "raise its timeout"
     if call.context.deadline is not None and seconds < call.timeout:
         if outer := call.context.parent_call_id:
@@ -391,6 +394,8 @@ def too_late(call: Call, seconds: float = inf) -> Failure:
         else:
             within = "by the deadline of its context"
             cure = "give the context a later deadline"
+    if why:
+        return Failure("timeout", f"tool {call.tool_name!r} did not finish {within}; {why}")
     return Failure(
         "timeout", f"tool {call.tool_name!r} did not finish {within}; {cure} or ask for less"
     )

@@ -31,6 +31,7 @@ from tool_engine.calls.call import (
     inner_context,
     name_call,
     slot_of_this_call,
+    too_late,
 )
 from tool_engine.calls.consent import Consents, freeze_arguments, let_others_run
 from tool_engine.calls.ending import CallEnding
@@ -506,7 +507,7 @@ class Pipeline:
         outcome = False if failure.error_type in _FAULTS else None
         if failure.error_type == "timeout":
             if run.is_timed_out and (words := self._explain_start(call.call_id)):
-                failure = failure._replace(error=f"{failure.error}; {words}")
+                failure = too_late(call, seconds, words)
             self._controller.note_overload(slot)
             self._controller.count_timeout()
         if run.is_detached:

@@ -14,7 +14,12 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.fleet.connection import FleetConnection
 from tool_engine.executors.fleet.fleet_program import FleetCommands, program_entry_of
-from tool_engine.executors.fleet.line import DefinitionMismatchError, FleetCall, Line
+from tool_engine.executors.fleet.line import (
+    DefinitionMismatchError,
+    FleetCall,
+    FleetWorker,
+    Line,
+)
 from tool_engine.executors.fleet.versions import own_versions
 from tool_engine.executors.python.handler_source import SourceError, source_text
 from tool_engine.executors.python.importing import hash_of
@@ -31,7 +36,10 @@ from tool_engine.model.tool import Tool
 from tool_engine.model.trace import trace_headers
 
 _CLOSED: Final = "the engine was closed"
-_WAITED: Final = "it had not begun: it waited for a worker of the fleet"
+_WAITED: Final = (
+    "it had not begun: it waited for a worker of the fleet; raise its timeout, or "
+    "entry.config.max_workers"
+)
 _SECONDS_TO_GIVE_WAY: Final = 5
 """After so long a tool without a worker gets the only one of another: to start one takes less."""
 _MOST_UNBEGUN: Final = 1000
@@ -108,8 +116,7 @@ class FleetBackend(ExecutionBackend):
                 )
             for worker in line.workers.values():
                 if any(call.context.call_id == call_id for call in worker.calls.values()):
-                    ready = worker.ready
-                    return f"on the node {ready.node}, in the worker {ready.pid}" if ready else ""
+                    return _word_place(worker, call_id)
         return ""
 
     def explain_start(self, call_id: str) -> str:
@@ -165,8 +172,8 @@ class FleetBackend(ExecutionBackend):
             return await call.ended
         except asyncio.CancelledError:
             if not call.is_over and call.line is not None:
-                if call in call.line.waiting:
-                    self._unbegun.append((context.call_id or "", _WAITED))
+                if words := _WAITED if call in call.line.waiting else _word_turn(call):
+                    self._unbegun.append((context.call_id or "", words))
                 call.go_on()
                 call.line.withdraw(call)
                 await _outlast_call(call)
@@ -294,6 +301,35 @@ def worker_entry_of(tool: Tool) -> PythonEntry:
     if is_place(tool.handler):
         return msgspec.structs.replace(compile_entry(tool), parameters=declared_of(tool))
     return program_entry_of(tool)
+
+
+def _word_place(worker: FleetWorker, call_id: str) -> str:
+    if (ready := worker.ready) is None:
+        return ""
+    place = f"on the node {ready.node}, in the worker {ready.pid}"
+    call = next(each for each in worker.calls.values() if each.context.call_id == call_id)
+    before = _count_before(call)
+    return f"{place}, which runs one call at a time; before it: {before}" if before else place
+
+
+def _word_turn(call: FleetCall) -> str:
+    """Say why a call of a batch had not begun; empty: it had."""
+    if not (before := _count_before(call)):
+        return ""
+    return (
+        f"it had not begun: its worker runs one call of a batch at a time, and was to end {before} "
+        "before it; raise its timeout or entry.config.max_workers, or lower batch.max_size"
+    )
+
+
+def _count_before(call: FleetCall) -> int:
+    """Return how many calls in its worker have to end before this one can begin."""
+    worker = call.worker
+    if worker is None or worker.ready is None or worker.ready.answer is None:
+        return 0
+    # An async handler has all of them at once.
+    is_shared = worker.ready.answer.value["is_async"]
+    return 0 if is_shared else [*worker.calls].index(call.number)
 
 
 async def _outlast_call(call: FleetCall) -> None:
