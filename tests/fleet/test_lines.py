@@ -25,6 +25,7 @@ from tool_engine.executors.fleet import driver_process
 from tool_engine.executors.fleet.connection import FleetConnection, FleetLostError
 from tool_engine.executors.fleet.fleet_backend import FleetBackend
 from tool_engine.executors.fleet.line import DefinitionMismatchError, FleetCall, Line
+from tool_engine.executors.fleet.looking import FleetView
 from tool_engine.executors.fleet_entry import FleetEntry
 from tool_engine.executors.lost_work import WorkerLostError
 from tool_engine.executors.python.python_entry import PythonEntry
@@ -377,6 +378,24 @@ async def test_room_that_does_not_help(tools: dict[str, Tool]) -> None:
     await backend.close(0)
     with pytest.raises(ToolExecutionError, match="the engine was closed"):
         await waiting
+
+
+async def test_what_is_known_of_a_lost_fleet(tools: dict[str, Tool]) -> None:
+    """Its nodes are not shown as if they were there; the tools that wait for it are."""
+    backend, fleet = make_backend(tools)
+    call, _ = await begin(backend, tools["one"])
+    fleet.free, fleet.versions = {"CPU": 1.0}, {"python": "3.11.1", "ray": "2.60"}
+    made: Any = None
+    view = FleetView("auto", lambda: backend, lambda: backend, made, made)
+    seen = view.snapshot()
+    assert (seen.is_joined, seen.node_count, seen.ray) == (True, 1, "2.60")
+    fleet.can_join = False
+    fleet.lose_driver()
+    seen = view.snapshot()
+    assert (seen.is_joined, seen.nodes, seen.free, seen.ray) == (False, [], {}, "")
+    assert [each.tool for each in seen.tools] == ["one"]
+    with pytest.raises(FleetLostError):
+        await call
 
 
 async def test_code_that_has_changed_here_too(tools: dict[str, Tool], tmp_path: Path) -> None:

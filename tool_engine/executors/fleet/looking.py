@@ -142,19 +142,21 @@ class FleetView:
         return self.snapshot()
 
     def snapshot(self) -> FleetSnapshot:
-        """Return the fleet as it was a moment ago; before a call has joined it, without nodes."""
+        """Return the fleet as it was a moment ago; while it is not joined, without nodes."""
         backend = self._find()
         if backend is None:
             return FleetSnapshot(self._address, is_joined=False)
         connection = backend.connection
+        tools = [_describe_line(name, line) for name, line in backend.named_lines()]
+        if not connection.is_joined:
+            return FleetSnapshot(self._address, is_joined=False, tools=tools)
         return FleetSnapshot(
             self._address,
-            connection.is_joined,
-            connection.versions.get("python", ""),
-            connection.versions.get("ray", ""),
-            [msgspec.convert(each, FleetNode) for each in connection.nodes],
-            dict(connection.free),
-            [_describe_line(name, line) for name, line in backend.named_lines()],
+            is_joined=True,
+            **connection.versions,
+            nodes=[msgspec.convert(each, FleetNode) for each in connection.nodes],
+            free=dict(connection.free),
+            tools=tools,
         )
 
 
