@@ -201,7 +201,9 @@ async def test_before_a_call_has_begun(handlers: Path) -> None:
         found = await fleet.join()
         assert (found.is_joined, found.node_count >= 3) == (True, True)
         assert found.find_lack({"GPU": 1.0}) is not None
-        assert found.find_lack({"CPU": 1.0}) is None
+        assert found.find_lack({"CPU": 1.0, "node:__internal_head__": 0.001}) is None
+        assert [*found.nodes[0].resources][:2] == ["CPU", "memory"]
+        assert not any(name.startswith("node:") for name in found.free)
         result = await late
         assert result.error_type == "timeout"
         assert "had not begun, for the fleet 'auto' was still being joined" in str(result.error)

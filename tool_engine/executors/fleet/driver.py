@@ -34,6 +34,7 @@ from tool_engine.executors.fleet.frames import (
     write_bundle,
 )
 from tool_engine.executors.fleet.reaching import check_answering
+from tool_engine.executors.fleet.resources import choose_resources
 
 _AT_ONCE: Final = 2
 """Requests to one worker at a time: one that waits for answers, and one that brings calls."""
@@ -336,21 +337,13 @@ def _look_around() -> dict[str, Any]:
             "id": each["NodeID"],
             "host": each["NodeManagerHostname"],
             "address": each["NodeManagerAddress"],
-            "resources": _choose_resources(each.get("Resources", {})),
+            "resources": choose_resources(each.get("Resources", {})),
         }
         for each in ray.nodes()
         if each["Alive"]
     ]
-    return {"nodes": nodes, "free": _choose_resources(ray.available_resources())}
-
-
-def _choose_resources(found: dict[str, float]) -> dict[str, float]:
-    """Return those that tools ask for: the others are Ray's own."""
-    return {
-        name: amount
-        for name, amount in found.items()
-        if not name.startswith(("node:", "object_store"))
-    }
+    nodes.sort(key=lambda each: (each["address"], each["id"]))
+    return {"nodes": nodes, "free": choose_resources(ray.available_resources())}
 
 
 def _word_error(error: BaseException) -> str:

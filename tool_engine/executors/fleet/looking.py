@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tool_engine.executors.fleet.resources import find_lack
+from tool_engine.executors.fleet.resources import find_lack, without_places
 
 if TYPE_CHECKING:
     from tool_engine.executors.fleet.fleet_backend import FleetBackend
@@ -155,7 +155,7 @@ class FleetView:
             is_joined=True,
             **connection.versions,
             nodes=[msgspec.convert(each, FleetNode) for each in connection.nodes],
-            free=dict(connection.free),
+            free=without_places(connection.free),
             tools=tools,
         )
 

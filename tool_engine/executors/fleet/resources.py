@@ -5,6 +5,21 @@ from __future__ import annotations
 from typing import Any, Final
 
 _GIB: Final = 2**30
+_FIRST: Final = ("CPU", "GPU", "memory")
+
+
+def choose_resources(found: dict[str, float]) -> dict[str, float]:
+    """Return those that tools can ask for, in the order in which all name them.
+
+    Of Ray's own that is `node:ADDRESS`, too: each node has it alone.
+    """
+    names = sorted(found, key=lambda name: (name not in _FIRST, name))
+    return {name: found[name] for name in names if not name.startswith("object_store")}
+
+
+def without_places(resources: dict[str, float]) -> dict[str, float]:
+    """Return what says more than which nodes there are."""
+    return {name: each for name, each in resources.items() if not name.startswith("node:")}
 
 
 def find_lack(wanted: dict[str, float], nodes: list[dict[str, Any]]) -> str | None:
