@@ -38,19 +38,38 @@ async def talk(x, context):
 """
 
 
+async def make_actor(folder: Path, code: str, name: str) -> FleetActor:
+    """What Ray makes of a worker of a function."""
+    (folder / f"{name}_of_fleets.py").write_text(f"import asyncio\n{code}")
+    entry = PythonEntry(f"{name}_of_fleets", name, "ray")
+    versions = await asyncio.to_thread(own_versions)
+    return FleetActor(msgspec.json.encode(Settings(entry, [*sys.path], **versions)))
+
+
+async def test_a_plain_function_that_returns_an_awaitable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused here, too, as in the engine's process: its code runs alike in each place."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    actor = await make_actor(tmp_path, "def later(): return asyncio.sleep(0)\n", "later")
+    async with asyncio.timeout(BOUND):
+        assert json.loads(await asyncio.to_thread(actor.prepare))["answer"]["error"] is None
+        request = write_bundle(1, 0, frame_message(b'[{"id":1,"params":{}}]'))
+        _, _, said = read_bundle(await asyncio.to_thread(actor.exchange, request))
+        (answer,) = json.loads(split_messages(said)[0])
+        assert answer["error"]["message"].endswith("an awaitable; declare it with 'async def'")
+        await asyncio.to_thread(actor.stop)
+        await asyncio.to_thread(end_loop, actor._loop)
+
+
 async def test_bundles_that_overtake_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray's threads may begin with them in any order: a cancellation still ends its call; what
     cannot be read ends its exchange, and no thread waits for ever.
     """
-    (tmp_path / "waits_of_fleets.py").write_text(
-        "import asyncio\nasync def wait(x): await asyncio.sleep(1000)\n"
-    )
     monkeypatch.syspath_prepend(str(tmp_path))
-    entry = PythonEntry("waits_of_fleets", "wait", "ray")
-    versions = await asyncio.to_thread(own_versions)
-    actor = FleetActor(msgspec.json.encode(Settings(entry, [*sys.path], **versions)))
+    actor = await make_actor(tmp_path, "async def wait(x): await asyncio.sleep(1000)\n", "wait")
     requests = [b'[{"id":1,"params":{"x":1}}]', b'[{"cancel":1}]', b"no JSON"]
     numbered = [
         write_bundle(number, 0, frame_message(each)) for number, each in enumerate(requests, 1)

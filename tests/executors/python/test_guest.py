@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import io
 import json
 import os
@@ -25,6 +26,7 @@ from tool_engine.errors import InvalidArgumentsError, UnboundContextError
 from tool_engine.executors.python import guest
 from tool_engine.executors.python.reporting import make_context
 from tool_engine.executors.python.worker import Answer
+from tool_engine.model.checks.unawaited import is_async
 
 Pipe = tuple[int, int]
 
@@ -62,6 +64,37 @@ def test_values() -> None:
 
     assert answered(lambda text: {"a": (text, None)}, text="é") == {"value": {"a": ["é", None]}}
     assert answered(later, text="a") == {"value": ["a"]}
+
+
+def test_a_plain_function_that_returns_an_awaitable() -> None:
+    """It is refused, as where it runs in the engine's process: each place says the same."""
+
+    fault = answered(lambda: asyncio.sleep(0))["error"]
+    assert fault["message"] == (
+        "the handler is a plain function that returns an awaitable; declare it with 'async def'"
+    )
+    assert fault["kind"] == "execution"
+
+
+class Called:
+    async def __call__(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (Called(), True),
+        (Called().__call__, True),
+        (functools.partial(functools.partial(Called().__call__)), True),
+        (functools.partial(Called()), True),
+        (functools.wraps(Called.__call__)(lambda: 1), False),
+        (len, False),
+        (Called, False),
+    ],
+)
+def test_what_is_async(function: Any, expected: bool) -> None:
+    """A worker process, which imports nothing of the engine, sees it as the engine does."""
+    assert guest.is_async(function) == is_async(function) == expected
 
 
 class BrokenError(Exception):

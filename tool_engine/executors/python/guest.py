@@ -136,9 +136,29 @@ def _describe_signature(function: Any) -> dict[str, Any]:
         "parameters": parameters,
         "type": type(function).__name__,
         "is_callable": callable(function) and not isinstance(function, type),
-        "is_async": inspect.iscoroutinefunction(call),
+        "is_async": is_async(function),
         "is_generator": inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call),
     }
+
+
+def is_async(function: Any) -> bool:
+    """Return True if a call gives a coroutine, as `tool_engine.model.checks.unawaited` has it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    call = getattr(type(function), "__call__", None)  # noqa: B004 - an object's async __call__
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _check_declared(function: Any, value: Any) -> None:
+    """Refuse what a plain function returns to be awaited, as the engine does in its process."""
+    if is_async(function):
+        return
+    close = getattr(value, "close", None) or getattr(value, "cancel", None)
+    if close is not None:
+        close()
+    raise _HandlerError(
+        "the handler is a plain function that returns an awaitable; declare it with 'async def'"
+    )
 
 
 def answer_request(
@@ -159,6 +179,7 @@ def answer_request(
         with _hold_trace(request.get("trace", {})):
             value = function(**arguments)
             if inspect.isawaitable(value):
+                _check_declared(function, value)
                 value = open_runner().run(wait_for(value), context=contextvars.copy_context())
         answer = encode_result(request["id"], value)
     except BaseException as error:  # noqa: BLE001 - a handler may raise anything

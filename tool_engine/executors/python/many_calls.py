@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import importlib
 import inspect
 import json
@@ -33,8 +32,7 @@ def serve_calls(guest: Any, function: Callable[..., Any], requests: int, answers
         requests: The file that requests come from.
         answers: The file that answers go to.
     """
-    call = inspect.unwrap(function)
-    if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__):
+    if guest.is_async(function):
         asyncio.run(_Together(guest, function, answers).serve(requests))
     else:
         _serve_in_turn(guest, function, requests, answers)
@@ -53,21 +51,17 @@ def _serve_in_turn(guest: Any, function: Callable[..., Any], requests: int, answ
         nonlocal is_running
         try:
             is_running = True
-            value = function(**arguments)
-            if inspect.isawaitable(value):
-                value = runner.run(guest.wait_for(value), context=contextvars.copy_context())
+            return function(**arguments)
         finally:
             is_running = False
-        return value
 
-    with asyncio.Runner() as runner:
-        while (listed := guest.read_message(requests)) is not None:
-            for request in listed:
-                if "cancel" in request:
-                    continue  # it has ended
-                answer = guest.answer_request(call, lambda: runner, request, None, answers)
-                is_running = False  # an interrupt may have come just before
-                guest.write_message(answers, answer)
+    while (listed := guest.read_message(requests)) is not None:
+        for request in listed:
+            if "cancel" in request:
+                continue  # it has ended
+            answer = guest.answer_request(call, asyncio.Runner, request, None, answers)
+            is_running = False  # an interrupt may have come just before
+            guest.write_message(answers, answer)
 
 
 class _Together:
