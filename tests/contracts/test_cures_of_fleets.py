@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.test_cures_of_errors import names_cure
-from tests.fleet.samples import BOUND, define_tool, fleet_engine, handlers_in
-from tests.fleet.test_looking import run_command
+from tests.fleet.samples import BOUND, define_tool, fleet_engine, handlers_in, run_command
 from tests.fleet.test_runtime import MEND
 from tests.ray_cluster import RayCluster
 from tool_engine import DefinitionError, ToolEngine, ToolEngineConfig

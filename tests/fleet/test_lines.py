@@ -262,8 +262,8 @@ async def test_calls_of_a_batch_that_have_not_begun(tools: dict[str, Tool]) -> N
     """A blocking handler has one call at a time: those behind it say what they waited for."""
     tools["one"] = make_tool("one", batch={"max_size": 2, "max_wait": 0})
     backend, fleet = make_backend(tools)
-    contexts = [ToolExecutionContext().bound_to(None, None, name, None, None) for name in "abc"]
     made: Any = None
+    contexts = [ToolExecutionContext().bound_to(None, made, name, None, None) for name in "abc"]
     calls = [
         asyncio.create_task(backend.execute(made, tools["one"], {}, each)) for each in contexts
     ]

@@ -88,7 +88,7 @@ def test_a_batch_that_waits_too_long(make: Make, write: Write) -> None:
     """R9: calls whose time is up before they are sent are a mistake of the definition."""
 
     def paths_of(timeout: float | None, wait: float) -> list[str]:
-        config = {"isolation": "ray", "batch": {"max_wait": wait}}
+        config: dict[str, Any] = {"isolation": "ray", "batch": {"max_wait": wait}}
         tool = replace(tool_of(make, write(SHORTEN), **config), timeout=timeout)
         return [f"{each.path}: {each.message}" for each in check_entry(tool)]
 
