@@ -13,7 +13,6 @@ messages can be wrong, but cannot run code in the engine.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import ctypes
 import functools
 import importlib
@@ -91,7 +90,8 @@ def _serve_calls(requests: int, answers: int) -> int:
     write_message(answers, _encode_message({"id": 0, "value": described}))
     if settings["is_shared"]:
         many: Any = _load_beside("many_calls")
-        many.serve_calls(sys.modules[__name__], function, requests, answers)
+        serve = many.serve_together if described["is_async"] else many.serve_in_turn
+        serve(sys.modules[__name__], function, requests, answers)
         return 0
     with contextlib.ExitStack() as stack:
         # Half of the time of a start, which a handler that is not async must not pay for.
@@ -112,6 +112,7 @@ def _find_function(module: str, name: str, approved: str | None = None) -> Any:
     return functools.reduce(getattr, name.split("."), found)
 
 
+@functools.cache
 def _load_beside(name: str) -> Any:
     """Load a file of this folder by its path: a worker process has not imported the engine."""
     own = f"{__file__.rpartition('/')[0]}/{name}.py"
@@ -136,29 +137,9 @@ def _describe_signature(function: Any) -> dict[str, Any]:
         "parameters": parameters,
         "type": type(function).__name__,
         "is_callable": callable(function) and not isinstance(function, type),
-        "is_async": is_async(function),
+        "is_async": _load_beside("awaited").is_async(function),
         "is_generator": inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call),
     }
-
-
-def is_async(function: Any) -> bool:
-    """Return True if a call gives a coroutine, as `tool_engine.model.checks.unawaited` has it."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    call = getattr(type(function), "__call__", None)  # noqa: B004 - an object's async __call__
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
-def _check_declared(function: Any, value: Any) -> None:
-    """Refuse what a plain function returns to be awaited, as the engine does in its process."""
-    if is_async(function):
-        return
-    close = getattr(value, "close", None) or getattr(value, "cancel", None)
-    if close is not None:
-        close()
-    raise _HandlerError(
-        "the handler is a plain function that returns an awaitable; declare it with 'async def'"
-    )
 
 
 def answer_request(
@@ -179,8 +160,8 @@ def answer_request(
         with _hold_trace(request.get("trace", {})):
             value = function(**arguments)
             if inspect.isawaitable(value):
-                _check_declared(function, value)
-                value = open_runner().run(wait_for(value), context=contextvars.copy_context())
+                finish = _load_beside("awaited").await_value
+                value = finish(function, value, open_runner, _HandlerError)
         answer = encode_result(request["id"], value)
     except BaseException as error:  # noqa: BLE001 - a handler may raise anything
         answer = encode_fault(request["id"], error)
@@ -260,10 +241,6 @@ def _lay_out(value: Any) -> Any:
     if "tool_engine.model.content.pieces" not in sys.modules:
         return value
     return importlib.import_module("tool_engine.model.content.blocks").lay_out(value)
-
-
-async def wait_for(value: Any) -> Any:
-    return await value
 
 
 @contextlib.contextmanager

@@ -23,8 +23,8 @@ from typing import Any
 _CHUNK = 1 << 16
 
 
-def serve_calls(guest: Any, function: Callable[..., Any], requests: int, answers: int) -> None:
-    """Answer requests until there are no more.
+def serve_together(guest: Any, function: Callable[..., Any], requests: int, answers: int) -> None:
+    """Answer requests for an async handler until there are no more, all at once.
 
     Args:
         guest: The module `guest`.
@@ -32,13 +32,11 @@ def serve_calls(guest: Any, function: Callable[..., Any], requests: int, answers
         requests: The file that requests come from.
         answers: The file that answers go to.
     """
-    if guest.is_async(function):
-        asyncio.run(_Together(guest, function, answers).serve(requests))
-    else:
-        _serve_in_turn(guest, function, requests, answers)
+    asyncio.run(_Together(guest, function, answers).serve(requests))
 
 
-def _serve_in_turn(guest: Any, function: Callable[..., Any], requests: int, answers: int) -> None:
+def serve_in_turn(guest: Any, function: Callable[..., Any], requests: int, answers: int) -> None:
+    """Answer requests for any other handler, one after the other; see `serve_together`."""
     is_running = False
 
     def interrupt(*_: object) -> None:
