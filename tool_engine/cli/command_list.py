@@ -189,7 +189,18 @@ class LoadedCommand(TyperCommand):
 
         if not ctx.resilient_parsing:  # what a shell completes has no value yet
             check_values(self.get_params(ctx), args)
+            if self.name == "call":
+                self._help_with_tool(ctx, args)
         return list(super().parse_args(ctx, args))
+
+    def _help_with_tool(self, ctx: Any, args: list[str]) -> None:
+        """Print the parameters of the tool that `call NAME --help` names, and end."""
+        given = self.make_parser(ctx).parse_args(list(args))[0]
+        if given.get("help") and isinstance(name := given.get("name"), str):
+            # By name: its module is in the room of the command, which is not loaded yet.
+            module = import_module("tool_engine.cli.calls.call_help")
+            if module.show_tool_help(ctx, name, given.get("tools")):
+                raise typer.Exit
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Return the options that begin so; of `call`, the parameters of its tool before them."""

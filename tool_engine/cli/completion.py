@@ -44,7 +44,7 @@ def complete_word(ctx: typer.Context, incomplete: str) -> list[str]:
     given = [str(each) for each in ctx.params.get("words") or ()]
     known: Iterable[str] = () if given else WORDS.get(str(ctx.info_name), ())
     if given == ["start"]:
-        known = tool_names(_find_folder(ctx))
+        known = tool_names(find_folder(ctx))
     return [word for word in known if word.startswith(incomplete)]
 
 
@@ -80,7 +80,7 @@ def complete_kind(incomplete: str) -> list[str]:
 
 
 def complete_tool(ctx: typer.Context, incomplete: str) -> list[str]:
-    return [name for name in tool_names(_find_folder(ctx)) if name.startswith(incomplete)]
+    return [name for name in tool_names(find_folder(ctx)) if name.startswith(incomplete)]
 
 
 def complete_argument(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -107,7 +107,7 @@ def complete_argument_option(ctx: typer.Context, incomplete: str) -> list[str]:
 def _read_line(ctx: typer.Context) -> tuple[list[str], dict[str, list[str]]]:
     """Return the words behind the name of a tool, and its parameters with their choices."""
     said = [str(word) for word in ctx.params.get("words") or ()]
-    tool = _load_tool(_find_folder(ctx), str(ctx.params.get("name")))
+    tool = load_tool(find_folder(ctx), str(ctx.params.get("name")))
     parameters = () if tool is None else tool.parameters
     return said, {each.name: _list_choices(each) for each in parameters}
 
@@ -118,7 +118,8 @@ def _list_free(said: list[str], names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in given]
 
 
-def _find_folder(ctx: typer.Context) -> Path:
+def find_folder(ctx: typer.Context) -> Path:
+    """Return the folder of tools that a command line names, or its project."""
     chosen = ctx.params.get("tools") or ctx.find_root().params.get("tools")
     named = chosen or os.environ.get("TOOL_ENGINE_TOOLS")
     if not named:
@@ -128,7 +129,8 @@ def _find_folder(ctx: typer.Context) -> Path:
     return Path(named or DEFAULT_TOOLS)
 
 
-def _load_tool(folder: Path, name: str) -> Tool | None:
+def load_tool(folder: Path, name: str) -> Tool | None:
+    """Return a tool of a folder; None: there is none, or it does not load."""
     from tool_engine.catalog.loader import ToolConfigLoader
     from tool_engine.errors import DefinitionError
 

@@ -9,12 +9,13 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import typer
 
-from tool_engine.cli.completion import WORDS
+from tool_engine.cli.completion import WORDS, find_folder, load_tool, tool_names
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.settings import DEFAULT_TOOLS, VARIABLES
 from tool_engine.model.checks.nearness import find_nearest, suggest_near
@@ -68,6 +69,8 @@ _WORDS_OF_ARGUMENTS: Final = {
 _SECRETS: Final = ("api-key", "api_key", "apikey")
 _MOST_LISTED: Final = 16
 """Options that a message lists."""
+_OF_TOOLS: Final = ("call", "show", "convert")
+"""The commands whose NAME is that of a tool."""
 _REMOVING: Final = ("prune",)
 _OPTION: Final = re.compile("--[a-z][a-z0-9-]*")
 _NUMBER: Final = re.compile(
@@ -188,9 +191,25 @@ def _explain_missing(error: Any, context: Any) -> str:
     words = WORDS.get(str(context.info_name), ()) if "'WORD'" in message else ()
     if words:
         message = f"{message}, one of {', '.join(words)}"
-    if found is None:
-        return message
-    return f"{message}; for example: {' '.join(found[1].split())}"
+    example = "" if found is None else " ".join(found[1].split())
+    if "'NAME'" in message and context.info_name in _OF_TOOLS:
+        # A tool that is there can be typed as printed.
+        example = _name_tool(context) or example
+    return f"{message}; for example: {example}" if example else message
+
+
+def _name_tool(context: Any) -> str:
+    """Return the command for a tool of the folder; empty: none can be loaded."""
+    folder = find_folder(context)
+    tool = next(filter(None, (load_tool(folder, name) for name in tool_names(folder)[:3])), None)
+    if tool is None:
+        return ""
+    words = [context.command_path, tool.name]
+    if context.info_name == "call":
+        # By name: the rooms of commands import this module.
+        arguments = import_module("tool_engine.cli.calls.call_arguments")
+        words += arguments.example_arguments(tool)
+    return " ".join(words)
 
 
 def _explain_use(error: Any) -> str:

@@ -158,6 +158,28 @@ def test_panel_shows_progress() -> None:
     assert (view._running, view._progress) == ({}, {})
 
 
+@pytest.mark.parametrize("kind", [PlainView, TerminalView])
+def test_the_calls_of_a_sub_agent_stand_below_its_own(
+    kind: type[PlainView], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether or not a panel shows what runs; ids of parent and child may be alike."""
+    view, done = kind(lambda _: None), ended("x").result
+    task = {"tool_call_id": "1", "tool_call_name": "call_sub_agent"}
+    parts = [
+        {"tool_call_id": each, "tool_call_name": "pay", "parent_call_id": "1"} for each in "12"
+    ]
+    for call in (task, *parts):
+        words = {"tool_call_arguments_complete": "{}", **call}
+        view.hear(AgentEvent(type=AgentEventType.TOOL_CALL_END, **words))
+    for call in (*parts, task):
+        view.hear(AgentEvent(type=AgentEventType.TOOL_RESULT, result=done, **call))
+    view.answered(AgentAnswer(text="", stop_reason=StopReason.COMPLETED, usage=Usage()))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "→ call_sub_agent({})"
+    assert sorted(lines[1:-1])[:2] == ["  ← pay: x (0.00 s)"] * 2
+    assert lines[-1].startswith("← call_sub_agent: ")
+
+
 def test_long_and_hostile_words_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
     """A model's name for a tool, its arguments and a result take one line each."""
     view = PlainView(lambda _: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,11 @@ def test_commands_are_not_for_the_model(folder: Path) -> None:
     (folder / "tools" / "writing.yaml").write_text(OFF.lstrip(), encoding="utf-8")
     words = script(folder, {"text": "Yes."})
     with at_terminal(folder, *words, "--session", "s") as screen:
-        screen.shows(PROMPT)
+        assert f"{words[1]}, 6 tools; /help lists what" in screen.shows(PROMPT)
         screen.type("/help\n")
-        assert "/usage" in screen.shows("ends the conversation, as Ctrl-D does\r\n> ")
+        listed = screen.shows("ends the conversation, as Ctrl-D does\r\n> ")
+        columns = [len(each) for each in re.findall(r"^/\w+(?: NAME)? {2,}", listed, re.MULTILINE)]
+        assert columns == [12] * 6
         screen.type("/tools\n")
         tools = screen.shows("\r\n> ")
         screen.type("/groups\n")
@@ -51,7 +54,9 @@ def test_a_conversation_is_kept_under_a_name(folder: Path) -> None:
         screen.type("/save\n")
         screen.shows("such as: /save notes-1\r\n> ")
         screen.type("/save kept-1\n")
-        screen.shows("kept as 'kept-1', as it is now: `chat --session` goes on from here\r\n> ")
+        again = f"tool-engine chat --session kept-1 {' '.join(words)}"
+        said = screen.shows("\r\n> ").replace("\r\n", "")
+        assert f"kept as 'kept-1', as it is now; to go on from here: {again}" in said
         screen.type("second\n")
         screen.shows("Two.\r\n> ")
         screen.type("/save kept-1\n")

@@ -42,6 +42,23 @@ def test_the_last_step_that_is_printed_calls_the_tool(command: Command, kind: st
     assert command(*words).code == 0
 
 
+def test_a_new_workflow_has_the_tools_that_it_calls(
+    command: Command, tmp_path: Path, tools: Path
+) -> None:
+    """Each step that is printed works in a fresh project; a tool that is there stays."""
+    folder = tmp_path / "fresh"
+    for at, made in ((folder, ["calculator", "echo"]), (tools, [])):
+        names = ["--tools", str(at), "new", "my_steps", "--kind", "run_workflow", "--json"]
+        document = command(*names).json
+        files = [str(at / f"{name}.yaml") for name in made]
+        assert document["files"] == [str(at / "my_steps.yaml"), str(at / SCHEMA_FILE), *files]
+        for step in document["next"]:
+            program, *words = shlex.split(step)
+            ended = command(*words)
+            assert (program, ended.code) == ("tool-engine", 0), (step, ended)
+        assert ended.json == {"results": [{"result": 2}, {"result": 6}], "note": "all well"}
+
+
 def test_a_python_tool_comes_with_code_that_runs(command: Command, tools: Path) -> None:
     """The code lies beside the file, and each step that is printed works as it stands."""
     document = command("new", "my_tool", "--kind", "python", "--json").json

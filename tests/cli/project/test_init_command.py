@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -40,6 +41,16 @@ def test_each_step_that_is_printed_works(place: Path, command: Command) -> None:
         os.chdir(place)
         sys.modules.pop("tools.shorten", None)
         sys.modules.pop("tools", None)
+
+
+def test_it_says_what_its_checks_need(place: Path, command: Command) -> None:
+    """What its tests and its hooks run with is no part of the engine."""
+    said = command("init").out.splitlines()[-1]
+    assert re.findall("`(.+?)`", said) == [
+        "pip install pytest pre-commit",
+        "python -m pytest",
+        "pre-commit install",
+    ]
 
 
 def test_its_own_tests_pass_wherever_pytest_is_started(place: Path, command: Command) -> None:

@@ -47,6 +47,8 @@ class Starter(msgspec.Struct, frozen=True):
     """The text of `NAME.py`, for a tool that needs code."""
     arguments: tuple[str, ...] = ()
     """Words of a call that works, such as `message=hello`."""
+    called: tuple[str, ...] = ()
+    """The kinds of the tools that it calls, each of which has the name of its kind."""
 
 
 _ARGUMENTS: Final = {
@@ -70,6 +72,9 @@ _ARGUMENTS: Final = {
 }
 
 
+_CALLED: Final = {"run_workflow": ("calculator", "echo")}
+
+
 def make_starter(kind: str, name: str, module: str = "") -> Starter:
     """Return the files of a new tool of a kind in `KINDS`.
 
@@ -78,7 +83,7 @@ def make_starter(kind: str, name: str, module: str = "") -> Starter:
     definition = _read_template(f"{kind}.yaml", name)
     definition = definition.replace(_PLACE_OF_MODULE, module or f"tools.{name}")
     handler = _read_template("python_handler.txt", name) if kind == "python" else None
-    return Starter(definition, handler, _ARGUMENTS[kind])
+    return Starter(definition, handler, _ARGUMENTS[kind], _CALLED.get(kind, ()))
 
 
 def better_name(name: str) -> str | None:

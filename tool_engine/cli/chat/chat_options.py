@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Final
 
 import msgspec
 
 from tool_engine.cli.documents import read_text
 from tool_engine.cli.failures import CommandError
+from tool_engine.redaction import redact_text
 
 _NO_MODEL: Final = (
     "name one model: --model PROVIDER:NAME, such as openai:NAME, or --script FILE for a recorded "
@@ -35,6 +37,20 @@ class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_deferred: bool = False
     max_rounds: int | None = None
     is_streamed: bool = True
+
+    def write_command(self, session_id: str) -> str:
+        """Return the command line that goes on with a kept conversation as this one does."""
+        said = {
+            "--session": session_id,
+            "--model": self.model,
+            "--script": self.script,
+            "--base-url": None if self.base_url is None else redact_text(self.base_url),
+            "--protocol": self.protocol,
+            "--groups": self.groups,
+            "--enable": self.enabled,
+        }
+        words = (f"{name} {quote(value)}" for name, value in said.items() if value is not None)
+        return " ".join(("tool-engine chat", *words))
 
 
 def check_options(options: ChatOptions) -> None:

@@ -62,7 +62,7 @@ class ChatView(ABC):
 
     @abstractmethod
     def show_text(self, text: str) -> None:
-        """Show the answer to a command of the user."""
+        """Show the answer to a command of the user, in which no secret is."""
 
     @abstractmethod
     def answered(self, answer: AgentAnswer) -> None:
@@ -88,7 +88,7 @@ class JSONView(ChatView):
         print_json_line(event.to_dict())
 
     def show_text(self, text: str) -> None:
-        print_json_line({"type": "told", "text": redact_text(text)})
+        print_json_line({"type": "told", "text": text})
 
     def answered(self, answer: AgentAnswer) -> None:
         """Print nothing: the event has said it."""
@@ -142,7 +142,7 @@ class PlainView(ChatView):
         self.note(f"error: {redact_text(message)}", "red")
 
     def show_text(self, text: str) -> None:
-        self.note(redact_text(text), "")
+        self.note(text, "")
 
     def cancelled(self) -> None:
         self._clear_state()
@@ -223,6 +223,8 @@ class TerminalView(PlainView):
         super().__init__(find, explain)
         self._running: dict[str, tuple[str, float]] = {}
         self._progress: dict[str, ToolProgress] = {}
+        self._noted: set[str] = set()
+        """The running calls that are printed already, as calls of theirs are."""
         self._live: Live | None = None
         self._is_speaking = False
         """Whether the model is answering: its text must not be torn apart."""
@@ -243,18 +245,29 @@ class TerminalView(PlainView):
             self._hide_panel()
             if event.type is AgentEventType.TOOL_RESULT:
                 self._note_begun(key)
+                self._forget_call(key)
             super().hear(event)
         self._show_panel()
 
     def _note_begun(self, key: str) -> None:
-        call, _ = self._running.pop(key, ("", 0.0))
+        """Print a call that is not printed yet, below the one that it is a part of."""
+        if key not in self._running or key in self._noted:
+            return
+        self._noted.add(key)
+        parent = key.partition(" ")[0]
+        for each in [each for each in self._running if each.endswith(f" {parent}")]:
+            self._note_begun(each)
+        self.note(self._running[key][0])
+
+    def _forget_call(self, key: str) -> None:
+        self._running.pop(key, None)
         self._progress.pop(key, None)
-        if call:
-            self.note(call)
+        self._noted.discard(key)
 
     def _clear_state(self) -> None:
         self._running.clear()
         self._progress.clear()
+        self._noted.clear()
         self._hide_panel()
         super()._clear_state()
 

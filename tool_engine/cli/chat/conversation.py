@@ -21,6 +21,7 @@ from tool_engine.cli.console import safe_text
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.records.recording import recording_engine
 from tool_engine.cli.settings import Settings
+from tool_engine.cli.tables import count_text
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError, SessionError
 from tool_engine.interfaces import Approver, ChatModel
@@ -56,8 +57,10 @@ async def run_chat(settings: Settings, options: ChatOptions, system: str, *, as_
             return _make_loop(session, model, options, system, turns)
 
         view = stack.enter_context(_make_view(find, explain, as_json=as_json))
-        turns = ChatTurns(view, said, is_kept=options.session_id is not None)
+        turns = ChatTurns(view, said, is_kept=options.session_id is not None, options=options)
         loop = _make_loop(session, model, options, system, turns)
+        if said.is_terminal and not as_json:
+            view.show_text(_describe_start(session, options))
         return await turns.lead(loop, again if options.session_id is not None else None)
 
 
@@ -68,6 +71,12 @@ def _open_input(options: ChatOptions, *, as_json: bool) -> Said:
     from tool_engine.cli.chat.prompt import TypedWords
 
     return TypedWords()
+
+
+def _describe_start(session: ToolSession, options: ChatOptions) -> str:
+    """Return who answers, with how much, and how a person finds the rest."""
+    tools = count_text(len(session.toolbox.tools()), "tool")
+    return f"{options.model or options.script}, {tools}; /help lists what else can be typed"
 
 
 def _make_view(

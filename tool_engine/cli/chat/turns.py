@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from tool_engine.agent.answer import AgentAnswer
 from tool_engine.agent.events import AgentEvent
 from tool_engine.agent.loop import AgentLoop
+from tool_engine.cli.chat.chat_options import ChatOptions
 from tool_engine.cli.chat.chat_view import ChatView
 from tool_engine.cli.chat.input import Said
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CommandError
@@ -25,6 +26,7 @@ from tool_engine.errors import RecordsUnavailableError, SessionConflictError, To
 from tool_engine.knowledge.memory_sessions import MemorySessionStorage
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.session import LONGEST_SESSION_ID
+from tool_engine.redaction import redact_text
 from tool_engine.session.session import ToolSession
 
 T = TypeVar("T")
@@ -32,9 +34,15 @@ _LONGEST_NAME: Final = LONGEST_SESSION_ID - 9
 
 
 class ChatTurns:
-    """The turns of one conversation, saved after each one where `is_kept`."""
+    """The turns of one conversation, saved after each one where `is_kept`.
 
-    def __init__(self, view: ChatView, said: Said, *, is_kept: bool) -> None:
+    `options` are those with which another command goes on with what `/save` keeps.
+    """
+
+    def __init__(
+        self, view: ChatView, said: Said, *, is_kept: bool, options: ChatOptions | None = None
+    ) -> None:
+        self._options = options or ChatOptions()
         self._view = view
         self._said = said
         self._is_kept = is_kept
@@ -113,9 +121,9 @@ class ChatTurns:
             return False
         saving = _SAVE.fullmatch(text)
         if saving is not None:
-            self._view.show_text(await save_copy(loop, saving[1]))
+            self._view.show_text(await save_copy(loop, saving[1], self._options))
         elif is_command(text):
-            self._view.show_text(answer_command(loop.session, text))
+            self._view.show_text(redact_text(answer_command(loop.session, text)))
         return saving is not None or is_command(text)
 
     async def _keep_conversation(self, loop: AgentLoop) -> None:
@@ -234,12 +242,13 @@ _SAVE: Final = re.compile(r"/save(?:\s+(\S+))?")
 _COMMAND: Final = re.compile(r"/[A-Za-z_-]*")
 
 
-async def save_copy(loop: AgentLoop, name: str | None) -> str:
+async def save_copy(loop: AgentLoop, name: str | None, options: ChatOptions) -> str:
     """Keep the conversation under a name of its own; return what became of it.
 
     Args:
         loop: The conversation, which itself stays what it is.
         name: The name, of which nothing may be kept yet; None: none was given.
+        options: What was said of the conversation, with which a later one goes on.
     """
     if name is None:
         return "say under which name, such as: /save notes-1"
@@ -250,8 +259,8 @@ async def save_copy(loop: AgentLoop, name: str | None) -> str:
     except SessionConflictError:
         return f"a session {name!r} is kept already; choose another name"
     except ToolEngineError as error:
-        return str(error)
-    return f"kept as {name!r}, as it is now: `chat --session` goes on from here"
+        return redact_text(str(error))
+    return f"kept as {name!r}, as it is now; to go on from here: {options.write_command(name)}"
 
 
 def is_command(text: str) -> bool:
@@ -268,9 +277,11 @@ def answer_command(session: ToolSession, text: str) -> str:
 
 def _list_commands(session: ToolSession) -> str:
     del session
-    lines = [f"{name:<8} {meaning}" for name, (meaning, _) in _COMMANDS.items()]
-    lines.append("/save NAME keeps it as a session, as it is now")
-    return "\n".join([*lines, f"{QUIT:<8} ends the conversation, as Ctrl-D does"])
+    said = {name: meaning for name, (meaning, _) in _COMMANDS.items()}
+    said["/save NAME"] = "keeps it as a session, as it is now"
+    said[QUIT] = "ends the conversation, as Ctrl-D does"
+    width = max(map(len, said))
+    return "\n".join(f"{name:<{width}}  {meaning}" for name, meaning in said.items())
 
 
 def _list_tools(session: ToolSession) -> str:

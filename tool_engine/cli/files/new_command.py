@@ -70,7 +70,10 @@ def new_tool(settings: Settings, name: str, kind: str, *, force: bool, as_json: 
     target = folder / f"{name}.yaml"
     _check_free(name, target, folder)
     text = make_starter(kind, name, module)
-    written = _write_files(text, target, force=force)
+    written = [
+        *_write_files(text, target, force=force),
+        *_write_called(text, folder, is_recursive=settings.is_recursive),
+    ]
     steps = _next_steps(settings, name, target, text)
     if as_json:
         print_json({"tool": name, "kind": kind, "files": written, "next": steps})
@@ -133,6 +136,19 @@ def _write_files(text: Starter, target: Path, *, force: bool) -> list[str]:
     for path, content in files.items():
         write_file(path, content, may_replace=force)
     return [str(path) for path in (*reversed(files), schema)]
+
+
+def _write_called(text: Starter, folder: Path, *, is_recursive: bool) -> list[str]:
+    """Write those of the tools that a new one calls which the folder has not."""
+    files = map(Path, list_definitions(str(folder), recursive=is_recursive))
+    known = {name for file in files for name in names_in(file)}
+    written = []
+    for name in text.called:
+        path = folder / f"{name}.yaml"
+        if name not in known and not path.exists():
+            write_file(path, make_starter(name, name).definition, may_replace=False)
+            written.append(str(path))
+    return written
 
 
 def _refresh_schema(path: Path) -> None:

@@ -33,6 +33,10 @@ _NAME: Final = "shorten"
 _IGNORED: Final = "__pycache__/\n.pytest_cache/\n.venv/\ncalls.db*\n"
 """What Python, pytest, the installation page and the settings put into a project."""
 _ELSEWHERE: Final = "begin in another one with `tool-engine init DIR`"
+_CHECKS: Final = (
+    "With `pip install pytest pre-commit`: `python -m pytest` runs the tests, and in a repository "
+    "of git `pre-commit install` checks each commit."
+)
 _TEST_OF_EXAMPLE: Final = "def test_a_call()"
 
 
@@ -83,6 +87,7 @@ def begin_project(settings: Settings, directory: str, *, as_json: bool) -> int:
     console.print(as_text("Now:"))
     for step in steps:
         console.print(as_text(f"  {step}"), soft_wrap=True)
+    console.print(as_text(_CHECKS), soft_wrap=True)
     return EXIT_OK
 
 
