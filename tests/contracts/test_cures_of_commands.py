@@ -123,11 +123,12 @@ LINES = [
     (NO_RECORDS, "--records none history", ["--records sqlite:///calls.db history", "history"]),
 ]  # fmt: skip
 TOLD = [
+    (ARGUMENTS + "write …", "call echo message=hi items=1"),
     (ARGUMENTS + "write …", "call echo message=hi items={}"),
     (ARGUMENTS + "write …", "call echo message=hi thing=[]"),
     (ARGUMENTS + "write … (…)", "call echo message=hi items=one,two"),
     (ARGUMENTS + "write … (…)", "call echo message=hi thing={a:1}"),
-    (ARGUMENTS + "write …=2.5", "call echo message=hi ratio=half"),
+    (ARGUMENTS + "write one, such as …=2.5", "call echo message=hi ratio=half"),
     (ARGUMENTS + "write …=true or …=false", "call echo message=hi loud=yes"),
 ]
 NOTHING = "cli/chat/turns.py: write a MESSAGE, or one per line"
@@ -263,7 +264,8 @@ def test_arguments_as_they_were_told(
     code, _, message = said(*line.split(), capsys=capsys)
     assert code != 0
     assert names_cure(row, message), message
-    for cure in message.partition("; write ")[2].partition(" (")[0].split(" or "):
+    words = message.partition("; write ")[2].partition(" (")[0].removeprefix("one, such as ")
+    for cure in words.split(" or "):
         code, _, err = said(*kept, *shlex.split(cure), capsys=capsys)
         assert code == 0, err
 

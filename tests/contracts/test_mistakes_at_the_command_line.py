@@ -53,7 +53,7 @@ MISTAKES: list[tuple[str, list[str], str | None]] = [
     ("call echo --mesage hi", ["'--mesage'", "did you mean '--message'"], "call echo --message hi"),
     ("call echo --message", ["'--message' has no value", "write message=value"],
      "call echo message=value"),
-    ("call echo message=hi times=two", ["'times' is an integer, 'two' is none", "write times=5"],
+    ("call echo message=hi times=two", ["'times' is an integer, 'two' is none", "such as times=5"],
      "call echo message=hi times=5"),
     ("call echo message=hi loud=yes", ["'loud' is a boolean", "write loud=true or loud=false"],
      "call echo message=hi loud=true"),

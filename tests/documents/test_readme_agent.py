@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -50,24 +51,35 @@ def test_the_agent_answers(tmp_path: Path) -> None:
         (tmp_path / name).write_text(block, "utf-8")
     server = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    bare = {name: each for name, each in os.environ.items() if not name.startswith("OPENAI_")}
     env = {
-        **os.environ,
+        **bare,
         "PYTHONPATH": str(ROOT),
         "OPENAI_API_KEY": "none",
         "OPENAI_BASE_URL": f"http://127.0.0.1:{server.server_port}/v1",
     }
     try:
-        ended = subprocess.run(
-            [sys.executable, "agent.py"],
-            cwd=tmp_path,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        ended = run_agent(tmp_path, env)
     finally:
         server.shutdown()
         server.server_close()
     assert ended.returncode == 0, ended.stderr
     assert "397.8" in ended.stdout
+    # Without its key the SDK asks for a variable, which the page names before it.
+    asked = re.search(r"`(\w+_API_KEY)`", text.partition("# agent.py")[0])
+    assert asked is not None
+    without = run_agent(tmp_path, {**bare, "PYTHONPATH": str(ROOT)})
+    assert without.returncode == 1
+    assert asked[1] in without.stderr.splitlines()[-1]
+
+
+def run_agent(folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "agent.py"],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )

@@ -54,6 +54,23 @@ def test_a_hook_passes_a_good_project_and_stops_a_bad_one(place: Path, hook: Any
     assert run(words[1:]) == 1
 
 
+@pytest.mark.parametrize("listed", ["here", "by init"])
+def test_a_file_that_does_not_load_fails_one_hook(place: Path, listed: str) -> None:
+    """Those behind it would say the same: pre-commit ends with a hook that has `fail_fast`."""
+    hooks = HOOKS
+    if listed == "by init":
+        hooks = yaml.safe_load((place / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    assert len(hooks) in (3, 4)
+    (place / "tools" / "bad.yaml").write_text(BAD)
+    failed = []
+    for hook in hooks:
+        if run(shlex.split(hook["entry"])[1:]) != 0:
+            failed.append(hook["id"])
+            if hook.get("fail_fast"):
+                break
+    assert failed == ["tool-engine-validate"]
+
+
 def check_by_action(**inputs: str) -> subprocess.CompletedProcess[str]:
     """Run the action's own script, as GitHub does, with the defaults of its inputs."""
     step = next(each for each in ACTION["runs"]["steps"] if each["name"] == "Check")

@@ -51,26 +51,26 @@ def test_a_word_is_read_by_the_declared_type(kind: str, text: str, value: object
 @pytest.mark.parametrize(
     ("kind", "text", "cure"),
     [
-        ("integer", "abc", "write key=5"),
-        ("integer", "1.5", "write key=5"),
-        ("integer", "1_000", "write key=5"),
-        ("integer", "٣", "write key=5"),
-        ("integer", "9" * 4500, "write key=5"),
-        ("number", "1,5", "write key=2.5"),
-        ("number", "nan", "write key=2.5"),
-        ("number", "inf", "write key=2.5"),
-        ("number", "1_0.5", "write key=2.5"),
-        ("number", "١", "write key=2.5"),
-        ("integer", "١", "write key=5"),
+        ("integer", "abc", "write one, such as key=5"),
+        ("integer", "1.5", "write one, such as key=5"),
+        ("integer", "1_000", "write one, such as key=5"),
+        ("integer", "٣", "write one, such as key=5"),
+        ("integer", "9" * 4500, "write one, such as key=5"),
+        ("number", "1,5", "write one, such as key=2.5"),
+        ("number", "nan", "write one, such as key=2.5"),
+        ("number", "inf", "write one, such as key=2.5"),
+        ("number", "1_0.5", "write one, such as key=2.5"),
+        ("number", "١", "write one, such as key=2.5"),
+        ("integer", "١", "write one, such as key=5"),
         ("boolean", "yes", "key=true or key=false"),
         ("boolean", "True", "key=true or key=false"),
         ("boolean", "1", "key=true or key=false"),
         ("array", "1,2", "key='[1, 2]'"),
-        ("array", "a, b", """key='["a", "b"]'"""),
-        ("array", "3", "key='[3]'"),
-        ("array", "[1", "key='[1, 2]'"),
+        ("array", "a, b", """write key='["a", "b"]'"""),
+        ("array", "3", "write key='[3]'"),
+        ("array", "[1", "write one, such as key='[1, 2]'"),
         ("array", "{}", "an array"),
-        ("object", "[1]", "an object"),
+        ("object", "[1]", """is none; write one, such as key='{"a": 1}'"""),
         ("object", '{"a": 1, "a": 2}', "twice"),
         ("object", '{"a": NaN}', "NaN"),
     ],
@@ -115,7 +115,7 @@ def test_options_and_an_object_are_arguments(words: list[str], arguments: object
         (["--time-out", "1"], r"did you mean '--timeout'\?$"),
         (["--zzz"], r"there are: --"),
         (["--text"], r"'--text' has no value; write text=value$"),
-        (["--count", "x"], r"write count=5$"),
+        (["--count", "x"], r"such as count=5$"),
         (['{"text": "a"', "count=2"], "not JSON"),
         (['{"text": "a"}', "text=b"], "'text' is given twice"),
         (["a b"], r"is no argument; write key=value.*such as text='a b'$"),
@@ -233,9 +233,9 @@ def secretive() -> Tool:
 @pytest.mark.parametrize(
     ("words", "cure"),
     [
-        (["--pin", SECRET, "--n", SECRET], "write n=5"),
-        ([f"n={SECRET}", f"--pin={SECRET}"], "write n=5"),
-        ([f'{{"pin": "{SECRET}"}}', f"n={SECRET}"], "write n=5"),
+        (["--pin", SECRET, "--n", SECRET], "such as n=5"),
+        ([f"n={SECRET}", f"--pin={SECRET}"], "such as n=5"),
+        ([f'{{"pin": "{SECRET}"}}', f"n={SECRET}"], "such as n=5"),
         ([f"pin={SECRET}", f"many={SECRET}"], "many="),
         ([f"pin={SECRET}", f"note=@{SECRET}"], "cannot read"),
         ([f"pin=@{SECRET}"], "write pin=..., pin:=json or pin=@file"),
@@ -262,7 +262,7 @@ def test_no_secret_is_repeated(words: list[str], cure: str) -> None:
 
 
 def test_no_secret_of_a_file_is_repeated() -> None:
-    with pytest.raises(CommandError, match="write n=5") as caught:
+    with pytest.raises(CommandError, match="such as n=5") as caught:
         parse_arguments(secretive(), [f"n={SECRET}"], {"pin": SECRET})
     assert "hun" not in str(caught.value)
 

@@ -189,6 +189,27 @@ def test_a_failed_call_is_exit_code_1_with_its_findings(command: Callable[..., A
     assert {each["path"] for each in as_json.json["validation_errors"]} == {"message", "times"}
 
 
+@pytest.mark.parametrize(
+    ("words", "times"),
+    [
+        (("mesage=x",), 1),
+        (("message=x", "times=9"), 1),
+        (("mesage=x", "other=y"), 2),
+        (("message=x", "times=9", "other=y"), 2),
+    ],
+)
+def test_one_mistake_is_said_once(
+    command: Callable[..., Any], words: tuple[str, ...], times: int
+) -> None:
+    """In the line of the error; a table has what is not in it, as a second name."""
+    ended = command("call", "echo", *words)
+    assert ended.code == 1
+    message = ended.out.splitlines()[-1].removeprefix("validation_error: invalid arguments: ")
+    assert ended.out.count(message) == 1
+    assert ("other" in ended.out) is (times == 2)
+    assert len(ended.out.splitlines()) == (1 if times == 1 else 4)
+
+
 def test_a_warning_is_shown_beside_the_output(command: Callable[..., Any]) -> None:
     """An unknown parameter that was kept out is told even when the call succeeds."""
     ended = command("call", "echo", "message=x", "tims=2")

@@ -154,3 +154,25 @@ def test_a_kept_conversation_is_shown(folder: Path) -> None:
         'tool: calculator({"expression": "6*7"}): 42\n'
         "assistant: It is \\x1b[31m42.\n"
     )
+
+
+SAYS = """name: say
+description: Says it.
+effect: read
+parameters:
+  - {name: times, type: integer, description: How often}
+  - {name: word, type: string, description: What}
+  - {name: pin, type: integer, secret: true, description: A secret}
+entry: {type: builtin, handler: echo}
+"""
+
+
+def test_a_kept_call_is_shown_as_it_was_sent(folder: Path) -> None:
+    """A number as a number and digits as a text; a secret as neither."""
+    (folder / "tools" / "say.yaml").write_text(SAYS, encoding="utf-8")
+    sent = {"times": 2, "word": "2", "pin": 2716}
+    words = script(folder, {"calls": [{"name": "say", "arguments": sent}]}, {"text": "Done."})
+    assert in_pipe(folder, "chat", *words, "--session", "s", "hi").code == 0
+    shown = in_pipe(folder, "sessions", "show", "s").out
+    assert 'tool: say({"times": 2, "word": "2", "pin": "[hidden]"}): ' in shown
+    assert "2716" not in shown

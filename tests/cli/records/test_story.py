@@ -83,6 +83,14 @@ def test_show_of_an_unknown_call(command: Command, url: str, name: str) -> None:
     assert "is recorded" in done.err
 
 
+def test_a_failed_call_has_no_size_of_a_result(command: Command, url: str) -> None:
+    """The size of an empty text would be that of nothing."""
+    for tool, is_there in (("outer", True), ("broken", False)):
+        call = call_of(command, url, tool)
+        done = command("--records", url, "history", "show", call["call_id"])
+        assert ("result size" in done.out) is is_there
+
+
 def test_show_is_harmless(command: Command, url: str) -> None:
     """Nothing that was recorded steers the terminal."""
     call = call_of(command, url, "broken")

@@ -29,6 +29,8 @@ _SEE: Final = "; see tool-engine call --help"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}")
 _LONGEST_MEANT: Final = 40
 """Characters of a text that is written anew, as it may have been meant."""
+_ANY_ARRAY: Final = "[1, 2]"
+_ANY_OBJECT: Final = '{"a": 1}'
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -236,7 +238,8 @@ def _read_string(key: str, text: str, secrets: OwnSecrets) -> str:
 def _read_integer(key: str, text: str, secrets: OwnSecrets) -> int:
     if _INTEGER.fullmatch(text.strip()) is None:
         raise CommandError(
-            f"{key!r} is an integer, {_show_text(text, secrets)} is none; write {key}=5"
+            f"{key!r} is an integer, {_show_text(text, secrets)} is none; write one, such as "
+            f"{key}=5"
         )
     return int(text)
 
@@ -250,7 +253,8 @@ def _read_number(key: str, text: str, secrets: OwnSecrets) -> int | float:
         value = math.nan
     if not math.isfinite(value):
         raise CommandError(
-            f"{key!r} is a number, {_show_text(text, secrets)} is none; write {key}=2.5"
+            f"{key!r} is a number, {_show_text(text, secrets)} is none; write one, such as "
+            f"{key}=2.5"
         )
     return value
 
@@ -274,8 +278,10 @@ def _read_object(key: str, text: str, secrets: OwnSecrets) -> Any:
 
 def _json_of(key: str, text: str, secrets: OwnSecrets, kind: type) -> Any:
     noun = "an array" if kind is list else "an object"
-    meant = _write_array(secrets.hide_text(text)) if kind is list else '{"a": 1}'
+    meant = _write_array(secrets.hide_text(text)) if kind is list else _ANY_OBJECT
     example = f"{key}={quote(meant)}"
+    if meant in (_ANY_ARRAY, _ANY_OBJECT):
+        example = f"one, such as {example}"
     try:
         value = parse_json(text, key)
     except CommandError as error:
@@ -290,7 +296,7 @@ def _json_of(key: str, text: str, secrets: OwnSecrets, kind: type) -> Any:
 def _write_array(text: str) -> str:
     """Return the JSON array that a text may mean which is none, or else any."""
     if not text.strip() or text.lstrip()[0] in '[{"' or len(text) > _LONGEST_MEANT:
-        return "[1, 2]"
+        return _ANY_ARRAY
     parts = [part.strip() for part in text.split(",")]
     is_numbers = all(map(_INTEGER.fullmatch, parts))
     return json.dumps([int(part) if is_numbers else part for part in parts], ensure_ascii=False)

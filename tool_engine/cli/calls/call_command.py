@@ -87,8 +87,8 @@ def call_tool(settings: Settings, request: Request, *, as_json: bool) -> int:
 
 def print_result(result: ToolExecutionResult) -> None:
     console = make_console()
-    if result.validation_errors:
-        console.print(findings_table(result.validation_errors))
+    if findings := _list_unsaid(result):
+        console.print(findings_table(findings))
     if not result.is_success:
         console.print(as_text(f"{result.error_type}: {result.error or ''}", "red"), soft_wrap=True)
         if place := (result.metadata.get("error_details") or {}).get("raised_at"):
@@ -102,6 +102,21 @@ def print_result(result: ToolExecutionResult) -> None:
     # Bytes as base64 are nothing to read: with --json all of it is printed.
     parts = read_content(output)
     console.print(as_text(write_text(parts) if parts else json_text(output)), soft_wrap=True)
+
+
+def _list_unsaid(result: ToolExecutionResult) -> list[dict[str, Any]]:
+    """Return the findings that the line of the error does not say as well."""
+    found = list(result.validation_errors or ())
+    if result.is_success or sum(each.get("level") == "error" for each in found) != 1:
+        return found
+    # The one mistake stands in the line, and with it the name that was sent for the right one.
+    said = result.error or ""
+    return [
+        each
+        for each in found
+        if str(each.get("message")) not in said
+        and not (each.get("error_type") == "extra_parameter" and f"sent {each['path']!r}" in said)
+    ]
 
 
 async def _start_servers(engine: ToolEngine) -> None:

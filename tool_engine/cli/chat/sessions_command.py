@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -28,6 +30,7 @@ from tool_engine.cli.tables import fact_table, make_table
 from tool_engine.cli.usage import suggest_step
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, StandingDecision
+from tool_engine.model.json.returned_value import to_text
 from tool_engine.model.session import SessionInfo
 from tool_engine.model.tool import Tool
 from tool_engine.session.kept_secrets import KeptSecrets
@@ -246,11 +249,26 @@ def _print_messages(data: Mapping[str, Any], secrets: KeptSecrets) -> None:
         role, call = str(entry.get("role", "")), entry.get("metadata", {}).get("toolCall")
         text = secrets.hide_text(str(entry.get("text", "")))
         if isinstance(call, dict):
-            arguments = json_text(secrets.hide(call).get("args", {}), indent=None)
+            arguments = json_text(_read_arguments(secrets.hide(call)), indent=None)
             text = f"{call.get('toolName', '')}({arguments}): {text}"
         shown = text if role in _SPEAKERS or len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         if shown:
             console.print(as_text(f"{role}: {shown}", _STYLES.get(role, "dim")), soft_wrap=True)
+
+
+def _read_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call, which is kept with texts, as the model sent them."""
+    kept: dict[str, Any] = call.get("args", {})
+    sent: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
+        sent = json.loads(str(call.get("rawBlock")))
+    if not isinstance(sent, dict):
+        return kept  # of a protocol that is a text
+    # What is hidden in one of both has another text.
+    return {
+        key: sent[key] if key in sent and to_text(sent[key]) == text else text
+        for key, text in kept.items()
+    }
 
 
 def _print_requests(requests: Sequence[ApprovalRequest]) -> None:

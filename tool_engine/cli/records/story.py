@@ -183,6 +183,8 @@ def _list_facts(record: ToolCallRecord) -> dict[str, str]:
         "attempts": str(record.attempts),
         "caller": f"{record.caller_id or '-'} ({record.caller_type})",
     }
+    # Of a call that failed, the empty result has a size that says nothing.
+    size = record.result_size if record.is_success else None
     others = {
         "conversation": record.conversation_id,
         "workflow": record.workflow_id,
@@ -194,7 +196,7 @@ def _list_facts(record: ToolCallRecord) -> dict[str, str]:
         "key": record.key,
         "priority": record.priority,
         "weight": record.weight,
-        "result size": None if record.result_size is None else f"{record.result_size} bytes",
+        "result size": None if size is None else f"{size} bytes",
         "definition": record.definition_hash,
         "origin": record.origin,
         "generation": record.generation,

@@ -25,6 +25,7 @@ from tool_engine.cli.options import (
     settings_of,
 )
 from tool_engine.cli.records.recording import recording_engine
+from tool_engine.cli.serving.first_call import announce_call
 from tool_engine.cli.serving.studio_links import announce_studio
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_until_interrupted, serve_while_open
@@ -209,6 +210,8 @@ async def _serve_engine(engine: ToolEngine, options: ServeOptions) -> None:
 
     def announce(url: str) -> None:
         announce_tools(count, url)
+        if options.is_open or options.token_file is not None:
+            announce_call(engine.list_all(), url, has_tokens=not options.is_open)
         announce_studio(app, url)
         if options.app is not None and not engine.config.keep_events:
             sys.stderr.write(_FORGETS)
