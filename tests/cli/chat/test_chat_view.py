@@ -164,12 +164,12 @@ def test_the_calls_of_a_sub_agent_stand_below_its_own(
 ) -> None:
     """Whether or not a panel shows what runs; ids of parent and child may be alike."""
     view, done = kind(lambda _: None), ended("x").result
-    task = {"tool_call_id": "1", "tool_call_name": "call_sub_agent"}
-    parts = [
+    task: dict[str, Any] = {"tool_call_id": "1", "tool_call_name": "call_sub_agent"}
+    parts: list[dict[str, Any]] = [
         {"tool_call_id": each, "tool_call_name": "pay", "parent_call_id": "1"} for each in "12"
     ]
     for call in (task, *parts):
-        words = {"tool_call_arguments_complete": "{}", **call}
+        words: dict[str, Any] = {"tool_call_arguments_complete": "{}", **call}
         view.hear(AgentEvent(type=AgentEventType.TOOL_CALL_END, **words))
     for call in (*parts, task):
         view.hear(AgentEvent(type=AgentEventType.TOOL_RESULT, result=done, **call))
