@@ -197,8 +197,8 @@ class LoadedCommand(TyperCommand):
         """Print the parameters of the tool that `call NAME --help` names, and end."""
         given = self.make_parser(ctx).parse_args(list(args))[0]
         if given.get("help") and isinstance(name := given.get("name"), str):
-            # By name: its module is in the room of the command, which is not loaded yet.
-            module = import_module("tool_engine.cli.calls.call_help")
+            # By name: it is loaded when it is asked for.
+            module = import_module("tool_engine.cli.tool_help")
             if module.show_tool_help(ctx, name, given.get("tools")):
                 raise typer.Exit
 
