@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tool_engine.catalog.yaml.document import Path, list_leaves
+from tool_engine.redaction import is_secret_key
 
 _OPERATOR: Final = re.compile(r"\|\|?|&&?|;|[12&]?>>?(?:&[12])?|<")
 """A word that joins or redirects programs."""
@@ -27,6 +28,7 @@ Literal = tuple[Path, str, str]
 """A place, what is wrong there, and the cure."""
 _NO_SHELL: Final = "make a workflow of both programs, or write a script: [sh, -c, SCRIPT]"
 _OF_REQUESTS: Final = ("url", "query", "headers", "json", "auth")
+_OF_SERVERS: Final = ("url", "headers", "env")
 
 
 def find_literals(entry: Any) -> Iterator[Literal]:
@@ -39,11 +41,23 @@ def find_literals(entry: Any) -> Iterator[Literal]:
     request = entry.get("request")
     if isinstance(request, Mapping):
         sent = {key: request[key] for key in _OF_REQUESTS if key in request}
-        for path, text in list_leaves(sent, ("entry", "request")):
-            if isinstance(text, str) and (found := _find_variable(text)):
-                word, name = found
-                message = f"{word!r} is sent as it stands"
-                yield path, message, f"write ${{env:{name}}} for what the variable holds"
+        yield from _in_texts(sent, ("entry", "request"))
+
+
+def find_server_literals(definition: Mapping[str, Any]) -> Iterator[Literal]:
+    """Yield the same of the definition of a server of tools."""
+    yield from _in_texts({key: definition[key] for key in _OF_SERVERS if key in definition}, ())
+
+
+def _in_texts(sent: Mapping[str, Any], place: Path) -> Iterator[Literal]:
+    for path, text in list_leaves(sent, place):
+        if isinstance(text, str) and (found := _find_variable(text)):
+            word, name = repr(found[0]), found[1]
+            if is_secret_key(str(path[-1])) and not name.isupper():
+                # It may be a secret that only looks so, which no message repeats.
+                word, name = "what looks like a variable", "NAME"
+            message = f"{word} is sent as it stands"
+            yield path, message, f"write ${{env:{name}}} for what the variable holds"
 
 
 def _find_variable(text: str) -> tuple[str, str] | None:

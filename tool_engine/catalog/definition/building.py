@@ -38,6 +38,7 @@ from tool_engine.catalog.definition.server_definition import (
     is_server,
     mark_parts,
     server_faults,
+    server_warnings,
 )
 from tool_engine.catalog.definition.tool_definition import (
     build_tool,
@@ -62,7 +63,7 @@ _TOOL: Final = "tool"
 _KINDS: Final[Mapping[str, tuple[Callable[..., Any], ...]]] = {
     _TOOL: (definition_faults, definition_warnings, build_tool),
     GROUP: (group_faults, group_findings, build_group),
-    SERVER: (server_faults, lambda _: [], build_server),
+    SERVER: (server_faults, server_warnings, build_server),
 }
 """What finds the faults of each kind and its warnings, and what builds it."""
 Check = Callable[[Tool], list[DefinitionProblem]]

@@ -21,6 +21,7 @@ from tool_engine.catalog.definition.plain_data import plain_data
 from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.limits import MAX_PROBLEMS
+from tool_engine.catalog.literal_words import find_server_literals
 from tool_engine.catalog.yaml.document import Marked, Path
 
 SERVER: Final = "mcp_server"
@@ -57,6 +58,12 @@ def server_faults(definition: Mapping[str, Any]) -> list[Fault]:
         found = _variable_faults(definition.get(key), (key,), may_be_file=key in _SECRET)
         faults += islice(found, MAX_PROBLEMS)
     return faults
+
+
+def server_warnings(definition: Mapping[str, Any]) -> list[Fault]:
+    """Return what a definition without faults says that was hardly meant so."""
+    found = islice(find_server_literals(definition), MAX_PROBLEMS)
+    return [Fault(place, message, cure=cure) for place, message, cure in found]
 
 
 def build_server(

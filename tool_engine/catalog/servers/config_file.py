@@ -20,6 +20,7 @@ from tool_engine.catalog.definition.server_definition import (
     build_server,
     mark_parts,
     server_faults,
+    server_warnings,
     spell_variables,
 )
 from tool_engine.catalog.definition.structure import definition_schema
@@ -241,6 +242,9 @@ def read_entry(name: str, entry: Any, folder: str) -> Entry:
     mistakes = list_mistakes(definition, server_faults(definition), server_faults)
     found = [each for each in mistakes if isinstance(each, Fault) and (each.path or not faults)]
     faults += [each._replace(path=read.find_place(each.path)) for each in found]
+    if not faults:
+        unmeant = server_warnings(definition)
+        read.findings.extend(each._replace(path=read.find_place(each.path)) for each in unmeant)
     return read._replace(faults=faults)
 
 
