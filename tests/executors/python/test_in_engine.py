@@ -41,6 +41,42 @@ def engine_of(folder: Path, **settings: object) -> ToolEngine:
     return ToolEngine(config)
 
 
+RAISING = """
+import json
+def broken(text):
+    return parse(text)
+async def broken_later(text):
+    return parse(text)
+def parse(text):
+    return json.loads(text)
+def own(text):
+    from tool_engine.errors import ToolExecutionError
+    raise ToolExecutionError("no")
+"""
+
+
+async def test_the_line_of_an_author_in_another_process(tmp_path: Path, write: Write) -> None:
+    """It is the one that a handler in this process has, and not one of Python or the engine."""
+    module, tools = write(RAISING), tmp_path / "tools"
+    apart = ", config: {isolation: process, memory: 512MiB, workers: 1}"
+    for name, config in (("here", ""), ("apart", apart)):
+        for function in ("broken", "broken_later", "own"):
+            define(tools, f"{name}_{function}", f"{module}:{function}", config)
+    async with asyncio.timeout(BOUND), engine_of(tools) as engine:
+        assert engine.load_errors == []
+        for function in ("broken", "broken_later", "own"):
+            here, there = [
+                await engine.execute(f"{name}_{function}", {"text": "{"})
+                for name in ("here", "apart")
+            ]
+            assert there.error == here.error
+            found = [each.metadata.get("error_details") for each in (here, there)]
+            assert found[0] == found[1]
+            assert (found[0] is None) is (function == "own")
+            if found[0] is not None:
+                assert found[0]["raised_at"].endswith(f"{module}.py:8")
+
+
 async def test_from_yaml_alone(tmp_path: Path, write: Write) -> None:
     """R9: async, sync and isolated handlers run from a definition, with arguments and context."""
     module, tools = write(HANDLERS), tmp_path / "tools"

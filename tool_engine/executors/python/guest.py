@@ -318,12 +318,12 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
             _add_plain(described, "findings", getattr(error, "findings", []))
     elif "tool_engine.errors.ConfigurationError" in names:
         described["kind"] = "definition"
-    elif isinstance(error, TimeoutError):
-        described["kind"] = "timeout"
-    elif isinstance(error, MemoryError):
-        described["kind"] = "memory"
-    elif isinstance(error, SystemExit):
-        described["kind"] = "exit"
+    else:
+        kinds = ((TimeoutError, "timeout"), (MemoryError, "memory"), (SystemExit, "exit"))
+        described["kind"] = next((name for kind, name in kinds if isinstance(error, kind)), "plain")
+    if described["kind"] == "plain":
+        with contextlib.suppress(Exception):  # where no more files can be opened
+            described["raised_at"] = _load_beside("own_code").find_place(error)
     return described
 
 

@@ -61,6 +61,8 @@ class Fault(msgspec.Struct):
     findings: list[Finding] = []
     frames: str = ""
     """Where in the code it was raised, for the tool's author."""
+    raised_at: str = ""
+    """The line of that author's own code; empty: of none."""
 
     @property
     def words(self) -> str:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -30,6 +30,9 @@ from tool_engine.executors.python.worker import (
     WorkerStoppedError,
 )
 from tool_engine.model.call import ValidationError
+from tool_engine.redaction import redact_text
+
+_LONGEST_PLACE: Final = 2_000
 
 
 class WorkerPool:
@@ -212,7 +215,8 @@ def make_exception(fault: Fault, entry: PythonEntry) -> Exception:
         return ToolExecutionError(_word_lack_of_memory(fault, entry))
     if fault.kind == "exit":
         return ToolExecutionError("the tool tried to end the process (SystemExit)")
-    return ToolExecutionError(fault.words)
+    place = redact_text(fault.raised_at[:_LONGEST_PLACE])
+    return ToolExecutionError(fault.words, details={"raised_at": place} if place else None)
 
 
 def _word_lack_of_memory(fault: Fault, entry: PythonEntry) -> str:
