@@ -73,6 +73,7 @@ def test_the_shell_completes_words_and_what_an_option_takes(
     assert complete("tool-engine task start ca") == ["calculator"]
     for name in ("lint", "validate", "test", "lock"):
         assert complete(f"tool-engine {name} --format s") == ["sarif"]
+    assert complete("tool-engine export --format ") == ["jsonl", "csv"]
     assert complete("tool-engine history --error-type time") == ["timeout"]
     assert complete("tool-engine chat --enable ca") == ["calculator"]
 

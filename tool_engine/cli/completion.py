@@ -61,6 +61,12 @@ def complete_format(incomplete: str) -> list[str]:
     return [name for name in formats if name.startswith(incomplete)]
 
 
+def complete_export_format(incomplete: str) -> list[str]:
+    from tool_engine.knowledge.export import EXPORT_FORMATS
+
+    return [name for name in EXPORT_FORMATS if name.startswith(incomplete)]
+
+
 def complete_error_type(incomplete: str) -> list[str]:
     from tool_engine.model.outcome import ErrorType
 

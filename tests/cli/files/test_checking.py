@@ -320,6 +320,10 @@ def test_groups_are_definitions_too(command: Callable[..., Any], tools: Path) ->
     assert f"{path}: ok: group text 1.0.0, own 1.0.0" in ended.out
     assert f"warning: {path}:3:15: tools[1]: there is no tool 'ecko'; did you mean" in ended.out
     assert f"warning: {path}:4:8: rules: {{{{tool}}}} stands for nothing" in ended.out
+    # What is listed is counted: `0 problems` alone below it would deny it.
+    listed = ended.out.count("warning: ")
+    assert listed > 1
+    assert ended.out.endswith(f" 0 invalid, 0 problems, {listed} warnings\n")
     found = next(e for e in command("validate", "--json").json["files"] if e["file"] == path)
     assert (found["tools"], found["groups"], found["is_valid"]) == (["own"], ["text"], True)
 

@@ -330,9 +330,11 @@ def _name_of(definition: Definition) -> str:
 def print_summary(checked: Sequence[Checked]) -> None:
     problems = sum(len(each.problems) for each in checked)
     invalid = sum(bool(each.problems) for each in checked)
+    warnings = sum(len(each.warnings) for each in checked)
+    more = f", {count_text(warnings, 'warning')}" if warnings else ""
     make_console().print(
         f"{count_text(len(checked), 'file')} checked, {len(checked) - invalid} valid, "
-        f"{invalid} invalid, {count_text(problems, 'problem')}"
+        f"{invalid} invalid, {count_text(problems, 'problem')}{more}"
     )
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, TextIO
 
 import typer
 
+from tool_engine.cli.completion import complete_export_format
 from tool_engine.cli.console import safe_text
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.options import RecordsOption, ToolsOption, chosen_format, settings_of
@@ -39,7 +40,13 @@ def run_command(
     ctx: typer.Context,
     *,
     file_format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="jsonl or csv.")
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="jsonl or csv.",
+            autocompletion=complete_export_format,
+        ),
     ] = "jsonl",
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")
