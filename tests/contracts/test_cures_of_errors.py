@@ -104,7 +104,7 @@ LINES = [
      "call echo hi", "call echo message=hi"),
     ("cli/calls/call_arguments.py: give it once",
      "call echo message=a message=b", "call echo message=a"),
-    ("cli/calls/call_arguments.py: write …=5",
+    ("cli/calls/call_arguments.py: write one, such as …=5",
      "call echo message=a times=x", "call echo message=a times=5"),
     (("cli/options.py: name another with `tool-engine --path DIR ...` or the variable "
      "TOOL_ENGINE_PATH"), "--path nowhere list", "--path . list"),
