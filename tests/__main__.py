@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,36 +33,36 @@ from tests.warm import ADDRESS, SDK, Program, Server
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 AT_ONCE = max(3, os.cpu_count() or 1)
-"""So many parts always."""
-MOST_AT_ONCE = 4 * AT_ONCE
-"""So many while processors are idle: many tests wait for servers that start, end and are killed."""
-IDLE_SHARE = 0.3
-"""Of all processors: from there on another part begins."""
-IDLE_PERIOD = 3.0
-"""Seconds over which it is looked at; what begins has imported its modules by then."""
+"""More than processors: a test computes for a third of its time, and waits for processes and
+sockets in the rest of it.
+"""
+WAITING_AT_ONCE = 2
+"""Beside them, of the rooms that do little but wait: for servers that start, end and are killed."""
 FLEET, OWN_RAY = "fleet", "own Ray"
+WAITING = (FLEET, OWN_RAY, "server", "browser", "documents")
+
 OTHERS = "others"
 PARTS = {
     OTHERS: 5,
-    FLEET: 2,
-    "integration": 1,
+    "executors": 3,
+    "contracts": 5,
+    "security": 3,
     "cli": 4,
     "knowledge": 3,
-    "browser": 1,
-    "server": 2,
-    "documents": 1,
-    "contracts": 5,
-    "executors": 3,
-    "security": 3,
     "catalog": 2,
     "properties": 1,
     "session": 1,
     "calls": 2,
     "agent": 2,
     "meta": 1,
-    OWN_RAY: 1,
     "protocols": 2,
+    "integration": 1,
     "integrations": 1,
+    FLEET: 2,
+    OWN_RAY: 1,
+    "server": 2,
+    "browser": 1,
+    "documents": 1,
 }
 """The rooms that take long, from the longest on, and in how many parts; the others share parts."""
 
@@ -157,7 +157,6 @@ AGAIN = "--last-failed"
 
 BEATS = "heart or beats"
 """Tests of `tests/security` that bound how long the event loop is held up."""
-STATISTICS = Path("/proc/stat")
 MEMORY = Path("/dev/shm")  # noqa: S108 - what lies below it has a name that is a secret
 ROOM = 4 * 2**30
 """Bytes; a run needs less than one of them."""
@@ -172,6 +171,8 @@ class Part:
     words: tuple[str, ...] = ()
     is_timed: bool = False
     """What fails beside others is looked at again alone; without coverage, which takes time."""
+    waits: bool = False
+    """Takes little time of a processor."""
 
 
 def list_test_files() -> list[Path]:
@@ -205,6 +206,7 @@ def parts_of(files: Sequence[Path]) -> list[Part]:
                 f"{room} {number + 1} of {count}",
                 found[number::count],
                 ("-k", f"not ({BEATS})") if room == "security" else (),
+                waits=room in WAITING,
             )
             for number in range(count)
             if found[number::count]
@@ -289,58 +291,27 @@ async def run_part(
     return Ended(code, summary)
 
 
-class Processors:
-    """How busy are the processors of this machine, with whatever runs on it?"""
-
-    def __init__(self) -> None:
-        self._before = self._read()
-
-    @staticmethod
-    def _read() -> tuple[int, int] | None:
-        """Ticks that they were idle, and all of them; None: the system does not say so."""
-        try:
-            ticks = [
-                int(each) for each in STATISTICS.read_text("ascii").split("\n", 1)[0].split()[1:9]
-            ]
-        except (OSError, ValueError):
-            return None
-        return sum(ticks[3:5]), sum(ticks)
-
-    def measure_idle(self) -> float:
-        """The share of them that was idle since the last look."""
-        before, self._before = self._before, self._read()
-        if before is None or self._before is None or before == self._before:
-            return 0.0
-        return (self._before[0] - before[0]) / (self._before[1] - before[1])
-
-
 async def run_all(
     parts: Sequence[Part],
     words: Sequence[str],
     environment: Mapping[str, str],
     server: Server | None = None,
 ) -> int:
-    """Runs the parts, as many at a time as keep the processors busy; prints how many passed."""
+    """Runs the parts, some at a time; prints how many tests passed."""
     began = time.monotonic()
-    processors = Processors()
-    running: dict[asyncio.Task[Ended], int] = {}
-    ended: list[Ended] = [Ended(0, "")] * len(parts)
+    turn, waiting = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(WAITING_AT_ONCE)
+    to_begin = {number for number, part in enumerate(parts) if part.waits}
 
-    def begin(number: int) -> None:
-        own = {"COVERAGE_FILE": f"{environment['COVERAGE_FILE']}.{number}"}
-        part = run_part(parts[number], words, {**environment, **own}, server)
-        running[asyncio.create_task(part)] = number
+    async def run_in_turn(number: int, part: Part) -> Ended:
+        async with waiting if part.waits else turn:
+            to_begin.discard(number)
+            own = {"COVERAGE_FILE": f"{environment['COVERAGE_FILE']}.{number}"}
+            ended = await run_part(part, words, {**environment, **own}, server)
+        if part.waits and not to_begin:
+            turn.release()  # one that computes takes its place
+        return ended
 
-    to_begin = deque(range(len(parts)))
-    while to_begin or running:
-        while to_begin and len(running) < AT_ONCE:
-            begin(to_begin.popleft())
-        late = None if not to_begin or len(running) >= MOST_AT_ONCE else IDLE_PERIOD
-        done, _ = await asyncio.wait(running, timeout=late, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            ended[running.pop(task)] = task.result()
-        if not done and processors.measure_idle() > IDLE_SHARE:
-            begin(to_begin.popleft())
+    ended = await asyncio.gather(*(run_in_turn(*each) for each in enumerate(parts)))
     codes = [each.code for each in ended]
     for number, part in enumerate(parts):
         if part.is_timed and codes[number] == 1:

@@ -14,15 +14,14 @@ from tests import warm
 from tests.__main__ import (
     AT_ONCE,
     IN_MEMORY,
-    MOST_AT_ONCE,
     NOT_QUICK,
     OTHERS,
     OWN_RAY,
     PARTS,
     TESTS,
+    WAITING_AT_ONCE,
     Ended,
     Part,
-    Processors,
     is_quick,
     list_test_files,
     parts_of,
@@ -96,41 +95,24 @@ async def test_a_lost_part_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "\nERROR gone ended with 1" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("idle", "most"), [(0.0, AT_ONCE), (0.2, AT_ONCE), (0.9, MOST_AT_ONCE)], ids=str
-)
-async def test_as_many_run_as_keep_the_processors_busy(
-    monkeypatch: pytest.MonkeyPatch, idle: float, most: int
-) -> None:
-    """More than usual where processors are idle, and never more than so many."""
-    running, seen, may_end = list[str](), list[int](), asyncio.Event()
+async def test_as_many_run_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that wait so many at once, and others in their places when none is left."""
+    running: list[str] = []
+    seen: list[tuple[int, int]] = []
 
     async def run(part: Part, *_more: object) -> Ended:
         running.append(part.name)
-        seen.append(len(running))
-        if len(running) == most:
-            # Those that are too many would begin before this.
-            asyncio.get_running_loop().call_later(0.05, may_end.set)
-        await may_end.wait()
+        waits = running.count("waits")
+        seen.append((waits, len(running) - waits))
+        for _ in range(3):
+            await asyncio.sleep(0)
         running.remove(part.name)
         return Ended(0, "1 passed")
 
     monkeypatch.setattr(whole_run, "run_part", run)
-    monkeypatch.setattr(whole_run, "IDLE_PERIOD", 0.001)
-    monkeypatch.setattr(whole_run.Processors, "measure_idle", lambda _: idle)
-    parts = [Part("any", [])] * (MOST_AT_ONCE + 5)
+    parts = [Part("waits", [], waits=True)] * 4 + [Part("computes", [])] * 30
     assert await run_all(parts, [], {"COVERAGE_FILE": ""}) == 0
-    assert max(seen) == most
-    assert len(seen) == len(parts)
-
-
-def test_idle_processors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Idle is what waits for a disk, too; a system that says nothing has none."""
-    statistics = tmp_path / "stat"
-    monkeypatch.setattr(whole_run, "STATISTICS", statistics)
-    assert Processors().measure_idle() == 0
-    statistics.write_text("cpu  100 0 100 1000 50 0 0 0 0 0\ncpu0 1\n")
-    processors = Processors()
-    statistics.write_text("cpu  160 0 100 1030 60 0 0 0 0 0\ncpu0 1\n")
-    assert processors.measure_idle() == pytest.approx(0.4)
-    assert processors.measure_idle() == 0
+    assert max(waits for waits, _ in seen) == WAITING_AT_ONCE
+    assert max(computes for waits, computes in seen if waits == WAITING_AT_ONCE) == AT_ONCE
+    assert max(map(sum, seen)) == AT_ONCE + WAITING_AT_ONCE
+    assert max(computes for waits, computes in seen if not waits) == AT_ONCE + WAITING_AT_ONCE
