@@ -9,9 +9,10 @@ import pytest
 
 from tests.cluster.conftest import BRIEF, Make, Service
 from tests.cluster.crew import BOUND
-from tool_engine import ToolEngine, ToolExecutionContext
+from tool_engine import ToolEngine, ToolExecutionContext, ToolExecutionResult
 from tool_engine.errors import ConfigurationError
 
+Running = asyncio.Task[ToolExecutionResult]
 GRANT = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO guest"
 
 
@@ -24,6 +25,18 @@ async def do(url: str, *statements: str) -> None:
         await connection.close()
 
 
+async def go_on(service: Service, running: list[Running], calls: list[Running]) -> None:
+    """Lets those end that ran as the state was removed, and then those that came after it."""
+    async with asyncio.timeout(BOUND):
+        # The former are lost at the latest when a ttl is over, and their work is cancelled.
+        for each in await asyncio.gather(*running):
+            assert each.is_success or each.error_type == "lease_lost", each.error
+        service.gate.set()
+        for each in await asyncio.gather(*calls):
+            assert each.is_success, each.error
+    assert service.most <= 2
+
+
 @pytest.mark.parametrize("tables", ["tool_cluster", "tool_cluster, tool_cluster_alive"])
 async def test_tables_that_are_emptied(make: Make, service: Service, url: str, tables: str) -> None:
     """Nothing is given for a ttl, for others may hold what is not known; then calls go on."""
@@ -32,14 +45,7 @@ async def test_tables_that_are_emptied(make: Make, service: Service, url: str, t
     await service.until(2)
     await do(url, f"TRUNCATE {tables}")
     calls = [asyncio.create_task(each.execute("work")) for each in engines]
-    async with asyncio.timeout(BOUND):
-        # Those that ran are lost at the latest when a ttl is over, and their work is cancelled.
-        for each in await asyncio.gather(*running):
-            assert each.is_success or each.error_type == "lease_lost", each.error
-        service.gate.set()
-        for each in await asyncio.gather(*calls):
-            assert each.is_success, each.error
-    assert service.most <= 2
+    await go_on(service, running, calls)
 
 
 async def test_tables_that_are_removed(make: Make, service: Service, url: str) -> None:
@@ -51,13 +57,7 @@ async def test_tables_that_are_removed(make: Make, service: Service, url: str) -
     await service.until(2)
     await do(url, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
     calls = [asyncio.create_task(each.execute("work")) for each in engines]
-    async with asyncio.timeout(BOUND):
-        for each in await asyncio.gather(*running):
-            assert each.is_success or each.error_type == "lease_lost", each.error
-        service.gate.set()
-        for each in await asyncio.gather(*calls):
-            assert each.is_success, each.error
-    assert service.most <= 2
+    await go_on(service, running, calls)
 
 
 async def test_an_older_state_that_is_put_back(make: Make, service: Service, url: str) -> None:

@@ -16,17 +16,13 @@ from typing import Any, Final
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.tool import Tool
 from tool_engine.redaction.own import NO_SECRETS, OwnSecrets
+from tool_engine.redaction.own_code import find_place
 from tool_engine.redaction.text import HIDDEN, redact_text
 from tool_engine.redaction.tool_secrets import secrets_of
 
 _MOST: Final = 2_000
 """Longest message that is shown, in characters."""
 _FOLDERS: Final = re.compile(r".*[/\\]")
-_PARTED: Final = re.compile(r"[/\\]")
-_ENGINE: Final = __file__.rpartition("/redaction/")[0]
-_PYTHON: Final = traceback.__file__.rpartition("/")[0]
-_FOREIGN: Final = ("<", f"{_ENGINE}/", f"{_PYTHON}/")
-_INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _MOST_TRACED: Final = 16_000
 _BEGINNING: Final = 128
 """Characters by which `OwnSecrets.beginning` recognises a longer secret."""
@@ -134,15 +130,8 @@ def _place_of(error: BaseException) -> str:
 
 
 def place_in_own_code(error: BaseException) -> str:
-    """Return folder, file and line of the author's code that raised; empty: of none.
-
-    Lines of Python, of installed packages and of the engine are passed over.
-    """
-    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
-    for file, line in reversed(frames):
-        if not (file.startswith(_FOREIGN) or any(part in file for part in _INSTALLED)):
-            return redact_text(f"{'/'.join(_PARTED.split(file)[-2:])}:{line}"[:_MOST])
-    return ""
+    """Return folder, file and line of the author's code that raised; empty: of none."""
+    return redact_text(find_place(error)[:_MOST])
 
 
 def secrets_asked(request: ApprovalRequest) -> OwnSecrets:

@@ -23,7 +23,7 @@ from msgspec.json import Decoder
 
 from tool_engine import ToolExecutionContext, ToolExecutionError
 from tool_engine.errors import InvalidArgumentsError, UnboundContextError
-from tool_engine.executors.python import awaited, guest
+from tool_engine.executors.python import guest
 from tool_engine.executors.python.reporting import make_context
 from tool_engine.executors.python.worker import Answer
 from tool_engine.model.checks.unawaited import is_async
@@ -94,7 +94,7 @@ class Called:
 )
 def test_what_is_async(function: Any, expected: bool) -> None:
     """A worker process, which imports nothing of the engine, sees it as the engine does."""
-    assert awaited.is_async(function) == is_async(function) == expected
+    assert guest._describe_signature(function)["is_async"] == is_async(function) == expected
 
 
 class BrokenError(Exception):

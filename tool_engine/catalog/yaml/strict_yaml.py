@@ -8,7 +8,7 @@ is a `DefinitionError` with its file, line and column; no YAML exception leaves 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple, NoReturn
 
 import yaml
@@ -119,6 +119,8 @@ class _Reader:
         self._oddities = oddities
         self._is_odd = is_odd
         self._is_simple = not (self._has_escapes or self._has_tabs)
+        # Between the signs of a text with tabs there may be some, whatever the keys are.
+        self._known_keys: Collection[str] = () if self._has_tabs else _known_keys
         self._marks: list[Any] = []
         self._anchors: dict[str, _Anchored] = {}
         self._faults: list[_Fault] = []
@@ -216,7 +218,7 @@ class _Reader:
         start = len(self._marks) - 1
         mapping: dict[str, Any] = {}
         marks: dict[str, Any] = {}
-        next_event, node, known = self._next_event, self._read_node, _known_keys
+        next_event, node, known = self._next_event, self._read_node, self._known_keys
         while (event := next_event()).__class__ is not _MAPPING_END:
             mark, marked = event.start_mark, event
             self._marks.append(mark)

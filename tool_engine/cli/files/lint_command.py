@@ -17,15 +17,15 @@ from tool_engine.catalog.definition_files import (
 from tool_engine.catalog.lint import LINT_RULES, LintFinding, choose_rules, lint_text
 from tool_engine.catalog.lint_rules.rule import ERROR, LintRule
 from tool_engine.cli.broken import report_empty
-from tool_engine.cli.completion import complete_format, complete_tool
+from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
 from tool_engine.cli.files.checking import check_tool
 from tool_engine.cli.files.report_formats import (
     FORMATS,
-    FORMATS_HELP,
     REPORTS,
     Finding,
+    FormatOption,
     Rule,
     print_report,
 )
@@ -70,12 +70,7 @@ def run_command(
         list[str] | None,
         typer.Option("--ignore", "-i", metavar="CODES", help="All rules but these."),
     ] = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format", metavar="FORMAT", help=FORMATS_HELP, autocompletion=complete_format
-        ),
-    ] = "text",
+    form: FormatOption = "text",
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and end.")] = False,
     as_json: JSONOption = False,
     tools: ToolsOption = None,

@@ -25,7 +25,7 @@ from tool_engine.catalog.approval.lock_state import (
 from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
 from tool_engine.catalog.kinds import Definition
 from tool_engine.catalog.loader import KINDS
-from tool_engine.cli.completion import complete_format, complete_tool
+from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.engines import AppOption, check_app, load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
@@ -37,7 +37,7 @@ from tool_engine.cli.files.locking import (
     read_lock,
     write_messages,
 )
-from tool_engine.cli.files.report_formats import FORMATS, FORMATS_HELP, REPORTS
+from tool_engine.cli.files.report_formats import FORMATS, REPORTS, FormatOption
 from tool_engine.cli.options import JSONOption, ToolsOption, chosen_format, settings_of
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.signals import run_async
@@ -51,10 +51,6 @@ from tool_engine.model.tool import Tool
 
 _NOT_RUNNING: Final = "not compared, as not all servers run; see tool-engine mcp list"
 _STYLES: Final = {NEW: "green", CHANGED: "yellow", GONE: "red"}
-_FormatOption = Annotated[
-    str,
-    typer.Option("--format", metavar="FORMAT", help=FORMATS_HELP, autocompletion=complete_format),
-]
 
 
 def run_command(
@@ -78,7 +74,7 @@ def run_command(
         str | None,
         typer.Option("--file", metavar="FILE", help="The lock file, if not tools.lock."),
     ] = None,
-    form: _FormatOption = "text",
+    form: FormatOption = "text",
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:

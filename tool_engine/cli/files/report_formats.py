@@ -13,17 +13,28 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
+import typer
+
+from tool_engine.cli.completion import complete_format
 from tool_engine.cli.console import json_text, safe_text
 
 REPORTS: Final = ("github", "junit", "sarif")
 """The formats for other programs."""
 FORMATS: Final = ("text", "json", *REPORTS)
 """How `validate`, `lint`, `test` and `lock` can print what they find."""
-FORMATS_HELP: Final = "text, json, github, junit or sarif."
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="text, json, github, junit or sarif.",
+        autocompletion=complete_format,
+    ),
+]
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _PLACE: Final = re.compile(r"(.*?):([0-9]+)(?::([0-9]+))?", re.DOTALL)
 

@@ -11,15 +11,15 @@ import typer
 
 from tool_engine.catalog.yaml.document import format_path
 from tool_engine.cli.broken import find_errors, missing_in, report_broken, report_empty
-from tool_engine.cli.completion import complete_format, complete_tool
+from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import as_text, make_console, print_json, safe_text
 from tool_engine.cli.engines import AppOption, Found, load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
 from tool_engine.cli.files.report_formats import (
     FORMATS,
-    FORMATS_HELP,
     REPORTS,
     Finding,
+    FormatOption,
     Rule,
     add_suite,
     make_finding,
@@ -97,12 +97,7 @@ def run_command(
     junit: Annotated[
         str | None, typer.Option("--junit", metavar="FILE", help="Write JUnit's XML.")
     ] = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format", metavar="FORMAT", help=FORMATS_HELP, autocompletion=complete_format
-        ),
-    ] = "text",
+    form: FormatOption = "text",
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:

@@ -11,15 +11,14 @@ import typer
 from tool_engine.catalog.kinds import ServerDefinition
 from tool_engine.catalog.servers.config_file import read_config_file
 from tool_engine.cli.broken import report_empty
-from tool_engine.cli.completion import complete_format
 from tool_engine.cli.console import print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.files.checking import Checked, check_files, print_checked, print_summary
 from tool_engine.cli.files.report_formats import (
     FORMATS,
-    FORMATS_HELP,
     REPORTS,
     Finding,
+    FormatOption,
     Rule,
     make_finding,
     print_report,
@@ -54,12 +53,7 @@ def run_command(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="List the good files too.")
     ] = False,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format", metavar="FORMAT", help=FORMATS_HELP, autocompletion=complete_format
-        ),
-    ] = "text",
+    form: FormatOption = "text",
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:

@@ -14,7 +14,7 @@ import typer
 
 from tool_engine.access.hosts import LOOPBACK
 from tool_engine.access.open_requests import MOST
-from tool_engine.cli.completion import complete_client, complete_word
+from tool_engine.cli.completion import WORDS, complete_client, complete_word
 from tool_engine.cli.console import announce_tools, safe_text
 from tool_engine.cli.engines import check_app, load_app, wait_for_app
 from tool_engine.cli.failures import EXIT_OK, CommandError
@@ -39,7 +39,7 @@ from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
 
-_WORDS: Final = ("serve", "install", "list", "call", "diff", "import")
+_WORDS: Final = WORDS["mcp"]
 _OF_SERVERS: Final = ("list", "call", "diff", "import")
 """Words about servers whose tools are used here; each has a module of its own."""
 _ROOM: Final = "tool_engine.cli.mcp"

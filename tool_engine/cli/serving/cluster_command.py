@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tool_engine.cli.completion import complete_word
+from tool_engine.cli.completion import WORDS, complete_word
 from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, settings_of
@@ -20,7 +20,7 @@ from tool_engine.cli.tables import make_table
 from tool_engine.config import checked_concurrency
 from tool_engine.model.settings.cluster import ClusterConfig
 
-_WORDS = ("status",)
+_WORDS = WORDS["cluster"]
 
 
 def run_command(

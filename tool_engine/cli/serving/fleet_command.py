@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tool_engine.cli.completion import complete_word
+from tool_engine.cli.completion import WORDS, complete_word
 from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, settings_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
     from tool_engine.executors.fleet.looking import FleetSnapshot
 
-_WORDS = ("status", "check")
+_WORDS = WORDS["fleet"]
 
 
 def run_command(

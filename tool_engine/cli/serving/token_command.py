@@ -20,13 +20,13 @@ from tool_engine.access.principal import (
     read_scopes,
 )
 from tool_engine.access.tokens import TokenFile
-from tool_engine.cli.completion import complete_word
+from tool_engine.cli.completion import WORDS, complete_word
 from tool_engine.cli.console import as_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.options import JSONOption
 from tool_engine.cli.tables import make_table
 
-_WORDS: Final = ("new", "list", "revoke")
+_WORDS: Final = WORDS["token"]
 _USUAL: Final = "tokens.yaml"
 _BYTES: Final = 32
 

@@ -1,4 +1,4 @@
-"""Must what a handler returns be awaited, and may it?
+"""What does a handler give that returned an awaitable?
 
 This file imports nothing of the engine: a worker process loads it by its path.
 """
@@ -6,28 +6,16 @@ This file imports nothing of the engine: a worker process loads it by its path.
 from __future__ import annotations
 
 import contextvars
-import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 
-def is_async(function: Any) -> bool:
-    """Return True if a call gives a coroutine, as `tool_engine.model.checks.unawaited` has it."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    call = getattr(type(function), "__call__", None)  # noqa: B004 - an object's async __call__
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
-def await_value(
-    function: Any, value: Any, open_runner: Callable[[], Any], refuse: type[Exception]
-) -> Any:
-    """Return what an awaitable gives; raise `refuse` where the function is a plain one.
+def await_value(value: Any, open_runner: Callable[[], Any], refuse: type[Exception] | None) -> Any:
+    """Return what an awaitable gives; raise `refuse`, if given: the handler is a plain function.
 
     So does the engine in its own process: a handler does the same in each place.
     """
-    if is_async(function):
+    if refuse is None:
         return open_runner().run(_wait_for(value), context=contextvars.copy_context())
     close = getattr(value, "close", None) or getattr(value, "cancel", None)
     if close is not None:

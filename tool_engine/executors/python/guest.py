@@ -113,9 +113,9 @@ def _find_function(module: str, name: str, approved: str | None = None) -> Any:
 
 
 @functools.cache
-def _load_beside(name: str) -> Any:
-    """Load a file of this folder by its path: a worker process has not imported the engine."""
-    own = f"{__file__.rpartition('/')[0]}/{name}.py"
+def _load_beside(name: str, room: str = "executors/python") -> Any:
+    """Load a file of the engine by its path: a worker process has not imported that."""
+    own = f"{__file__.rpartition('/executors/')[0]}/{room}/{name}.py"
     spec = importlib.util.spec_from_file_location(f"_tool_engine_{name}", own)
     assert spec is not None  # noqa: S101 - its name ends in .py
     assert spec.loader is not None  # noqa: S101 - the same
@@ -137,7 +137,7 @@ def _describe_signature(function: Any) -> dict[str, Any]:
         "parameters": parameters,
         "type": type(function).__name__,
         "is_callable": callable(function) and not isinstance(function, type),
-        "is_async": _load_beside("awaited").is_async(function),
+        "is_async": _load_beside("unawaited", "model/checks").is_async(function),
         "is_generator": inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call),
     }
 
@@ -160,8 +160,9 @@ def answer_request(
         with _hold_trace(request.get("trace", {})):
             value = function(**arguments)
             if inspect.isawaitable(value):
+                is_async = _load_beside("unawaited", "model/checks").is_async(function)
                 finish = _load_beside("awaited").await_value
-                value = finish(function, value, open_runner, _HandlerError)
+                value = finish(value, open_runner, None if is_async else _HandlerError)
         answer = encode_result(request["id"], value)
     except BaseException as error:  # noqa: BLE001 - a handler may raise anything
         answer = encode_fault(request["id"], error)
@@ -323,7 +324,7 @@ def _describe_error(error: BaseException) -> dict[str, Any]:
         described["kind"] = next((name for kind, name in kinds if isinstance(error, kind)), "plain")
     if described["kind"] == "plain":
         with contextlib.suppress(Exception):  # where no more files can be opened
-            described["raised_at"] = _load_beside("own_code").find_place(error)
+            described["raised_at"] = _load_beside("own_code", "redaction").find_place(error)
     return described
 
 

@@ -1,4 +1,7 @@
-"""Must what a function returns be awaited, and did one that must be plain return such a thing?"""
+"""Must what a function returns be awaited, and did one that must be plain return such a thing?
+
+This file imports nothing of the engine: a worker process loads it by its path.
+"""
 
 from __future__ import annotations
 
