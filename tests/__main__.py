@@ -155,8 +155,8 @@ FAILURES = re.compile(r"^(?:FAILED|ERROR) |^held up beside others", re.MULTILINE
 COUNT = re.compile(r"(\d+) ([a-z]+)")
 AGAIN = "--last-failed"
 
-BEATS = "heart or beats"
-"""Tests of `tests/security` that bound how long the event loop is held up."""
+BEATS = "beats"
+"""The mark of tests that bound how long the event loop is held up."""
 MEMORY = Path("/dev/shm")  # noqa: S108 - what lies below it has a name that is a secret
 ROOM = 4 * 2**30
 """Bytes; a run needs less than one of them."""
@@ -205,7 +205,7 @@ def parts_of(files: Sequence[Path]) -> list[Part]:
             Part(
                 f"{room} {number + 1} of {count}",
                 found[number::count],
-                ("-k", f"not ({BEATS})") if room == "security" else (),
+                ("-m", f"not {BEATS}"),
                 waits=room in WAITING,
             )
             for number in range(count)
@@ -216,11 +216,9 @@ def parts_of(files: Sequence[Path]) -> list[Part]:
 
 def heartbeats(folder: Path) -> Part:
     """Tests that bound how long the loop is held up; `folder` keeps which of them failed."""
-    files = [file for file in list_test_files() if file.relative_to(TESTS).parts[0] == "security"]
     # To collect the others takes seconds.
-    named = re.compile(BEATS.replace(" or ", "|"))
-    found = [file for file in files if named.search(f"{file} {file.read_text('utf-8')}")]
-    words = ("-k", BEATS, "-o", f"cache_dir={folder / 'heartbeats'}")
+    found = [file for file in list_test_files() if f"mark.{BEATS}" in file.read_text("utf-8")]
+    words = ("-m", BEATS, "-o", f"cache_dir={folder / 'heartbeats'}")
     return Part("heartbeats", [str(file.relative_to(ROOT)) for file in found], words, is_timed=True)
 
 

@@ -166,7 +166,10 @@ async def test_an_address_is_read_as_its_template(
             assert content.text == read
 
 
-async def test_a_long_address_does_not_hold_the_loop(engine: ToolEngine, connect: Connect) -> None:
+@pytest.mark.beats
+async def test_the_heart_beats_on_while_a_long_address_is_read(
+    engine: ToolEngine, connect: Connect
+) -> None:
     """However many ways there are to cut it up."""
     server = MCPServer(engine)
     server.add_resource("docs://{a}-{b}-{c}-{d}.md", lambda **_: "never")

@@ -48,6 +48,13 @@ def test_what_is_named_exists() -> None:
     assert [pattern for pattern in NOT_QUICK if not any(f.match(pattern) for f in FILES)] == []
 
 
+def test_what_bounds_the_loop_is_marked() -> None:
+    """What fails beside others is tried alone, wherever it stands."""
+    texts = {file: file.read_text("utf-8") for file in FILES if file != Path(__file__)}
+    bounds = [file for file, text in texts.items() if "Heartbeat()" in text or "beats_on(" in text]
+    assert [file for file in bounds if "mark.beats" not in texts[file]] == []
+
+
 def test_quick() -> None:
     """What is quick is most of the rooms in memory, and nothing that starts a process there."""
     quick = [file for part in quick_parts(FILES) for file in part.files]

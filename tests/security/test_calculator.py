@@ -355,6 +355,7 @@ async def test_what_is_no_text(value: Any) -> None:
         await CalculatorExecutor().execute(tool, {"expression": value}, ToolExecutionContext())
 
 
+@pytest.mark.beats
 async def test_the_loop_beats_on() -> None:
     """A calculation runs on the event loop: none may hold it up, so none may be long."""
     tool = ToolConfigLoader().from_mapping({"name": "calculator", "description": "x"})

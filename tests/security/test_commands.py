@@ -513,6 +513,7 @@ async def test_closing_the_engine_leaves_nothing(shop: Shop, engine: ToolEngine)
     await until(lambda: not shop.left())
 
 
+@pytest.mark.beats
 async def test_the_heart_beats_on(shop: Shop) -> None:
     """Floods and dying families block the event loop for no noticeable time."""
 

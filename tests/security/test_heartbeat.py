@@ -34,6 +34,8 @@ from tool_engine import (
 )
 from tool_engine.protocols import process_tool_calls
 
+pytestmark = pytest.mark.beats
+
 SIZE = 150_000
 
 

@@ -12,6 +12,8 @@ from tests.security.heartbeat import assert_beats_on
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.protocols.definition_formats import FORMATS
 
+pytestmark = pytest.mark.beats
+
 MANY = 10_000
 CONFIG = ToolEngineConfig(auto_reload=False, tools_directory="none")
 

@@ -17,6 +17,8 @@ from tests.calls.samples import bare
 from tests.security.heartbeat import assert_beats_on
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionResult
 
+pytestmark = pytest.mark.beats
+
 UNIQUE: dict[str, Any] = {"type": "array", "uniqueItems": True}
 VALUES: dict[str, Any] = {
     "numbers": list(range(400_000)),

@@ -18,6 +18,8 @@ from tests.security.heartbeat import assert_beats_on
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.model.progress import ToolProgress
 
+pytestmark = pytest.mark.beats
+
 MANY = 1_000_000 if IS_WHOLE else 200_000
 HANDLERS = f"""
 def work(context):

@@ -20,6 +20,8 @@ from tests.security.heartbeat import assert_beats_on
 from tool_engine import ToolEngine, ToolEngineConfig, ToolSession
 from tool_engine.session.variables.store import Variable
 
+pytestmark = pytest.mark.beats
+
 SIZE: Final = 2_000_000
 SHAPES: Final[dict[str, Callable[[], Any]]] = {
     "rows": lambda: [

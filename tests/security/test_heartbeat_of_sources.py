@@ -17,6 +17,8 @@ from tests.security.heartbeat import assert_beats_on
 from tests.sources_of_tools import ListSource, definition, tool
 from tool_engine import ToolEngine, ToolEngineConfig
 
+pytestmark = pytest.mark.beats
+
 MANY = 10_000
 PARAMETERS = [{"name": "x", "type": "string", "description": "One.", "min_length": 1}]
 SCHEMA = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}

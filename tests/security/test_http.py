@@ -705,6 +705,7 @@ ATTACKS: dict[str, Callable[[], Talk]] = {
 }
 
 
+@pytest.mark.beats
 @pytest.mark.parametrize("attack", ATTACKS)
 async def test_the_heart_goes_on_beating(
     executor: HTTPExecutor, server: Server, attack: str

@@ -315,6 +315,7 @@ async def test_many_at_once(shop: Shop) -> None:
     assert await left(texts["orphan_and_hang"]) == []
 
 
+@pytest.mark.beats
 @pytest.mark.parametrize("name", ["leave", "hog", "loop", "flood", "deaf", "orphan_and_hang"])
 async def test_the_heart_goes_on_beating(name: str, shop: Shop) -> None:
     """R9: no handler, and no end of its process, holds up the other calls for over 100 ms."""

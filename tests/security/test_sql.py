@@ -474,6 +474,7 @@ async def test_a_pattern_is_bounded(sqlite_bench: Bench) -> None:
         assert found["rows"] == [{"x": 0}]
 
 
+@pytest.mark.beats
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("number", [0, 1, 2])
 async def test_the_heart_beats_on(bench: Bench, number: int) -> None:

@@ -107,16 +107,16 @@ class SecretScope:
 
 def _list_texts(value: Any) -> list[str]:
     found: list[str] = []
-    left = [value]
+    left: list[Iterable[Any]] = [[value]]
     while left:
-        each = left.pop()
-        if isinstance(each, str):
-            found.append(each)
-        elif isinstance(each, dict):
-            found += each
-            left += each.values()
-        elif isinstance(each, list):
-            left += each
+        for each in left.pop():
+            if isinstance(each, str):
+                found.append(each)
+            elif isinstance(each, dict):
+                found += each
+                left.append(each.values())
+            elif isinstance(each, list):
+                left.append(each)
     return found
 
 

@@ -117,6 +117,12 @@ async def test_odd_tools_do_not_hide_the_others(engine: ToolEngine) -> None:
     assert len(tools["long"].description) == 4_000
     assert "\x1b" not in tools["long"].description
     assert "\u202e" not in tools["long"].description
+
+
+@pytest.mark.beats
+async def test_the_heart_beats_on_while_a_pattern_backtracks(engine: ToolEngine) -> None:
+    """A pattern of a server is tried for a bounded time."""
+    await engine.add_source(make_source("odd tools", "http://127.0.0.1:9"))
     backtracking = {"a": "a" * 40 + "!"}
     await assert_beats_on(lambda: engine.execute("slow", backtracking))
     assert (await engine.execute("slow", backtracking)).error_type == "validation_error"
@@ -180,8 +186,9 @@ async def test_changes_without_end_are_read_now_and_then(engine: ToolEngine) -> 
     assert int(result.output["content"][0]["text"]) <= most
 
 
+@pytest.mark.beats
 @pytest.mark.parametrize("name", ["flood_progress", "big_error", "flood_errors", "many_parts"])
-async def test_much_does_not_hold_the_loop(engine: ToolEngine, name: str) -> None:
+async def test_the_heart_beats_on_while_much_comes(engine: ToolEngine, name: str) -> None:
     """Other calls go on while a server sends much."""
     await engine.add_source(make_source("calls", "10000"))
     await assert_beats_on(lambda: call(engine, name))

@@ -260,8 +260,9 @@ async def test_calls_that_fail(engine: ToolEngine, case: str) -> None:
         assert (await buy(engine)).is_success
 
 
+@pytest.mark.beats
 @pytest.mark.parametrize("answer", [bomb, bomb_of_events])
-async def test_a_bomb_does_not_hold_the_loop(
+async def test_the_heart_beats_on_while_a_bomb_comes(
     engine: ToolEngine, answer: Callable[[Message], bytes]
 ) -> None:
     async with serving(send(answer, True)) as site:

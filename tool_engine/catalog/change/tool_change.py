@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -82,6 +83,8 @@ def is_major_step(old: str, new: str) -> bool:
 
 def is_lower(old: str, new: str) -> bool:
     """Return True if the version goes down, as far as known."""
+    if old == new:
+        return False
     before, after = _parse_numbers(old), _parse_numbers(new)
     return before is not None and after is not None and after < before
 
@@ -98,6 +101,7 @@ def _promised_part(numbers: tuple[int, ...]) -> tuple[int, ...]:
     return numbers[:1] if numbers[0] else numbers[:2]
 
 
+@lru_cache(maxsize=1024)
 def _parse_numbers(version: str) -> tuple[int, ...] | None:
     found = _NUMBERS.fullmatch(version.strip())
     if found is None:

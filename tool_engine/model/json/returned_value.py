@@ -174,13 +174,14 @@ def copy_plain(value: Any) -> Any:
 
 
 def _make_plain(value: Any, depth: int) -> Any:
-    if value is None or isinstance(value, str | bool):
+    # Tuples, and `dict` before what it is one of: there are thousands of small values.
+    if isinstance(value, (str, bool)) or value is None:
         return value
-    if isinstance(value, int | float):
+    if isinstance(value, (int, float)):
         return _plain_number(value)
     if depth >= _MAX_DEPTH:
         return "…"
-    if isinstance(value, Mapping):
+    if isinstance(value, dict) or isinstance(value, Mapping):  # noqa: SIM101 - slower at once
         return _plain_mapping(value, depth)
     if isinstance(value, list | tuple):
         return [_make_plain(item, depth + 1) for item in value]
@@ -199,6 +200,15 @@ def spell_number(value: float | Decimal) -> str:
 
 
 def _plain_mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    copy: dict[str, Any] = {}
+    for key, item in value.items():
+        if type(key) is not str:
+            return _plain_foreign_mapping(value, depth)
+        copy[key] = item if type(item) is str else _make_plain(item, depth + 1)
+    return copy
+
+
+def _plain_foreign_mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     # Texts first: what is none gives way, with an apostrophe, as in a record.
     taken = {str.__str__(key) for key in value if isinstance(key, str)}
     copy: dict[str, Any] = {}
