@@ -44,16 +44,43 @@ async def test_only_those_that_count_are_said(crew_of: MakeCrew) -> None:
     request = AdmissionRequest(parent=crew.slots["outer"], bucket="http", lane="http")
     await crew.call("i1", "i2", "i3", request=request)
     await crew.call("h1", "h2", bucket="http")
-    assert "(1 of 1 waiting, at most 1 of them for bucket 'http')" in str(crew.errors["h2"])
+    assert "(1 of 1 waiting, 1 of them for bucket 'http')" in str(crew.errors["h2"])
 
 
-@pytest.mark.parametrize(
+SIZES = pytest.mark.parametrize(
     ("limits", "queue", "setting"),
     [
         ({"bucket_queue_sizes": {"http": 1}}, "bucket 'http'", "bucket_queue_sizes"),
         ({"key_limits": {"limit": 1, "queue_size": 1}}, "key 'k'", "key_limits.queue_size"),
     ],
 )
+
+
+@SIZES
+async def test_calls_of_calls_fill_no_queue(
+    crew_of: MakeCrew, limits: dict[str, object], queue: str, setting: str
+) -> None:
+    """A bucket or a key, whose calls make calls that wait, takes as many others as it says."""
+    crew = crew_of(max_concurrent=1, **limits)
+    await crew.call("outer", bucket="http", key="k")
+    outer = crew.slots["outer"]
+    crew.controller.park(outer)
+    request = AdmissionRequest(bucket="http", key="k", parent=outer)
+    await crew.call("i1", "i2", "i3", request=request)
+    await crew.call("h1", "h2", bucket="http", key="k")
+    assert list(crew.errors) == ["h2"]
+    assert f"the queue of {queue} is full (1 of 1 waiting)" in str(crew.errors["h2"])
+    resuming = asyncio.create_task(crew.controller.unpark(outer))
+    await crew.call("h3", bucket="http", key="k")
+    assert setting in str(crew.errors["h3"])
+    await crew.end("i1")
+    await resuming
+    await crew.end("outer", "i2", "i3")
+    await crew.call("h4", "h5", bucket="http", key="k")
+    assert list(crew.errors) == ["h2", "h3", "h5"]
+
+
+@SIZES
 async def test_the_setting_that_helps_is_named(
     crew_of: MakeCrew, limits: dict[str, object], queue: str, setting: str
 ) -> None:

@@ -38,6 +38,7 @@ class Key:
     __slots__ = (
         "__weakref__",
         "_heaps",
+        "aside",
         "blocked",
         "credit",
         "first_blocked",
@@ -68,6 +69,8 @@ class Key:
         this one may use."""
         self.used = 0
         self.waiting = 0
+        self.aside = 0
+        """Those of them that count against no bound, as `Waiter.is_queued` says."""
         self.holders: set[ConcurrencySlot] = set()
         self.blocked: dict[Any, Order] = {}
         """Lanes whose first call waits for room in this key, and the turns of those calls."""

@@ -132,6 +132,7 @@ class Bucket(Line):
 
     __slots__ = (
         "adaptive",
+        "aside",
         "counts",
         "lease",
         "limit",
@@ -165,6 +166,8 @@ class Bucket(Line):
         self.paused_until: float | None = None
         self.used = 0
         self.waiting = 0
+        self.aside = 0
+        """Those of them that count against no bound, as `Waiter.is_queued` says."""
         self.rejected = 0
         self.waits: deque[float] = deque(maxlen=_REMEMBERED)
         """Seconds that the last calls waited which had to."""
@@ -387,6 +390,18 @@ class Lane(Line):
         self.bucket.waiting += 1
         for key in self.keys:
             key.waiting += 1
+        if not waiter.is_queued:
+            self._set_aside(1)
+
+    def mark_queued(self, waiter: Waiter, is_queued: bool) -> None:
+        """Have a call that waits count against the bounds of its lines, or not."""
+        waiter.is_queued = is_queued
+        self._set_aside(-1 if is_queued else 1)
+
+    def _set_aside(self, count: int) -> None:
+        self.bucket.aside += count
+        for key in self.keys:
+            key.aside += count
 
     def forget(self, waiter: Waiter) -> None:
         """Takes a waiter out, whether it was granted, refused or gave up."""
@@ -396,6 +411,8 @@ class Lane(Line):
         self.bucket.waiting -= 1
         for key in self.keys:
             key.waiting -= 1
+        if not waiter.is_queued:
+            self._set_aside(-1)
         if len(self.waiters) > _COMPACT_FROM and len(self.waiters) > 2 * self.waiting:
             self.waiters.compact()
 

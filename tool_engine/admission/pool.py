@@ -410,16 +410,13 @@ class SlotPool:
         if not refusal.is_strict(waiter, self.config, queue.queued):
             return None
         wait = self.estimated_wait(queue.waiting - 1)
-        lease = waiter.lane.bucket.lease
-        asking = count_none if lease is None else self.leases.count_asking
-        nested = queue.waiting - queue.queued - asking(None)
-        known = waiter, self.config, queue.queued, self.used, now, wait, asking, nested
+        known = waiter, self.config, queue.queued, self.used, now, wait, count_none
         return refusal.refuse_to_wait(*known)
 
-    def has_to_go(self, waiter: Waiter, asking: int) -> bool:
+    def has_to_go(self, waiter: Waiter, asking: Callable[[object], int]) -> bool:
         """Return whether a call that stands in line may not wait, if all that ask have to."""
-        queued, now, config = self.queue.queued + asking, self.clock(), self.config
-        known = waiter, config, queued, self.used, now, None, count_none, 0
+        queued, now, config = self.queue.queued + asking(None), self.clock(), self.config
+        known = waiter, config, queued, self.used, now, None, asking
         return refusal.is_strict(waiter, config, queued) and bool(refusal.refuse_to_wait(*known))
 
     def settle_wait(self, waiter: Waiter, now: float) -> AdmissionError | None:

@@ -155,6 +155,8 @@ class Queue:
             self._deadlines.stop()
         if waiter.is_queued:
             self.queued -= 1
+        else:
+            lane.bucket.aside -= 1
 
     def serve(self, waiter: Waiter) -> None:
         """Let the key of a waiter that has its turn pay for it, under `fair`."""

@@ -212,7 +212,7 @@ def _count_used(used: int, limit: int, *, is_shared: bool) -> str:
 
 
 def make_full_error(
-    lane: Lane, waiting: int, size: int, of_bucket: str, wait: float | None
+    lane: Lane, waiting: int, size: int, of_bucket: int, wait: float | None
 ) -> AdmissionError:
     """As many calls wait as may."""
     return QueueFullError(
@@ -252,7 +252,6 @@ def refuse_to_wait(
     now: float,
     wait: float | None,
     asking: Callable[[object], int],
-    nested: int,
 ) -> AdmissionError | None:
     """Why a call that cannot run now may not wait either; it stands in line already.
 
@@ -263,8 +262,7 @@ def refuse_to_wait(
         used: How many units of the limit in all are in use.
         now: The time on the controller's clock.
         wait: Seconds until it might have a slot, as far as that can be known.
-        asking: How many of those that wait for a bucket or a key may not have to.
-        nested: How many calls of calls wait beside those that stand in line.
+        asking: How many of those that ask for units of a bucket or a key count as waiting.
     """
     lane: Lane = waiter.lane
     bucket = lane.bucket
@@ -274,12 +272,10 @@ def refuse_to_wait(
             return make_too_fast_error(waiter, delay)
         return make_no_room_error(lane, used, config.max_concurrent, wait)
     if queued > config.queue_size:
-        # To look at each would take longer the more have to be refused.
-        most = min(bucket.waiting - asking(bucket.name), queued) - 1
-        of_bucket = f"at most {most}" if nested else str(most)
+        of_bucket = bucket.waiting - bucket.aside - 1
         return make_full_error(lane, queued - 1, config.queue_size, of_bucket, wait)
     if bucket.queue_size is not None:
-        waiting = bucket.waiting - asking(bucket.name)
+        waiting = bucket.waiting - bucket.aside + asking(bucket.name)
         if waiting > bucket.queue_size:
             owner, most = f"bucket {bucket.name!r}", bucket.queue_size
             return make_crowded_error(owner, waiting - 1, most, "bucket_queue_sizes", wait)
@@ -288,7 +284,7 @@ def refuse_to_wait(
         scope, value = key.name
         if size is None or scope or value is None:
             continue
-        if (waiting := key.waiting - asking(key.name)) > size:
+        if (waiting := key.waiting - key.aside + asking(key.name)) > size:
             owner = f"key {value!r}"
             return make_crowded_error(owner, waiting - 1, size, "key_limits.queue_size", wait)
     return None

@@ -241,7 +241,7 @@ class LeaseDesk:
 
     def ask_for(self, waiter: Waiter) -> None:
         """Give a call a place in the line of all processes."""
-        is_strict = waiter.is_queued and self._pool.has_to_go(waiter, len(self._asking))
+        is_strict = waiter.is_queued and self._pool.has_to_go(waiter, self._count_asking)
         is_strict |= any(not each.is_closed for each in _list_breakers(waiter.lane))
         self.source.ask(waiter, self.needs_of(waiter), is_strict=is_strict)
 
@@ -252,7 +252,7 @@ class LeaseDesk:
             return False
         self._asking[waiter] = None
         self._counts.update(_names_of(waiter))
-        waiter.is_queued = False
+        waiter.lane.mark_queued(waiter, False)
         self._pool.queue.queued -= 1
         return True
 
@@ -271,8 +271,7 @@ class LeaseDesk:
         self._counts += Counter()
         return self._asking.pop(waiter)
 
-    def count_asking(self, name: Any) -> int:
-        """Return how many calls of a bucket or a key, or of all, may not have to wait."""
+    def _count_asking(self, name: Any) -> int:
         return self._counts[name]
 
     # What the source says: see `interfaces.LeaseHolder`.
@@ -294,7 +293,7 @@ class LeaseDesk:
         if waiter not in self._asking:
             return
         pool, on_queued = self._pool, self.end_asking(waiter)
-        waiter.is_queued = True
+        waiter.lane.mark_queued(waiter, True)
         pool.queue.queued += 1
         error = pool.settle_wait(waiter, pool.clock())
         if error is not None:
