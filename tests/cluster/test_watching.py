@@ -169,23 +169,25 @@ async def test_where_a_call_stands_that_has_an_id_of_its_own(make: Make, service
 
 async def test_the_limit_of_a_key(make: Make, service: Work, url: str, tmp_path: Path) -> None:
     """It is that of each value: 2 were held of 1."""
-    engine = make(key_limits={"conversation_id": 1})
+    engine = make(bucket_limits={"ai": 29}, key_limits={"conversation_id": 1})
     await engine.load()
     calls = [
         asyncio.create_task(
-            engine.execute("work", context=ToolExecutionContext.for_conversation("ann", talk))
+            engine.execute("work", context=ToolExecutionContext.for_conversation("ann", str(talk)))
         )
-        for talk in ("a", "b")
+        for talk in range(29)
     ]
-    await service.until(2)
+    await service.until(29)
     status = ["-m", "tool_engine", "--cluster", url, "cluster", "status"]
     ended = await asyncio.to_thread(warm.run, status)
-    assert "key:conversation_id\t1 for each value\t2\t0\t-" in ended.stdout, ended
+    assert "key:conversation_id\t1 for each value\t29\t0\t-" in ended.stdout, ended
+    assert "bucket:ai 29, key:conversation_id 29 (29 values)\t0\t" in ended.stdout
     tokens = str(write_tokens(tmp_path / "tokens.yaml"))
     app = await asyncio.to_thread(create_app, engine, auth=tokens, studio=True)
     async with served(app) as server, Browser(server.url) as olga:
         await olga.sign_in("token-of-olga")
         words = (await olga.open("/studio/live/cluster")).words
-        assert "key:conversation_id 2 1 for each value" in words
+        assert "key:conversation_id 29 1 for each value" in words
+        assert "and 10 more" in words
         service.gate.set()
         await asyncio.gather(*calls)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
@@ -21,6 +21,8 @@ from tool_engine.config import checked_concurrency
 from tool_engine.model.settings.cluster import ClusterConfig
 
 _WORDS = WORDS["cluster"]
+_MOST_VALUES = 3
+"""Of one key, that are named one by one."""
 
 
 def run_command(
@@ -99,10 +101,9 @@ def _print_tables(found: Any) -> None:
         *("process", "holds", "waiting", "state", "gone in"),
     )
     for each in found.processes:
-        holds = ", ".join(f"{resource} {units}" for resource, units in each.units.items())
         processes.add_row(
             as_text(each.process, "bold cyan"),
-            as_text(holds or "-"),
+            as_text(_write_holdings(each.units, found.limits) or "-"),
             as_text(str(each.waiting)),
             as_text("connected" if each.is_connected else "away"),
             as_text(seconds_text(each.seconds_left)),
@@ -119,6 +120,21 @@ def _print_tables(found: Any) -> None:
             as_text("held up by its process" if each.is_held else ""),
         )
     console.print(line)
+
+
+def _write_holdings(units: Mapping[str, int], limits: Iterable[str]) -> str:
+    """Return what a process holds; of a key with many values, the sum of them."""
+    words, by_limit = [], dict[str, list[str]]()
+    for resource in units:
+        of_key = (each for each in limits if resource.startswith(f"{each}:"))
+        by_limit.setdefault(next(of_key, resource), []).append(resource)
+    for limit, found in by_limit.items():
+        if len(found) > _MOST_VALUES:
+            total = sum(units[each] for each in found)
+            words.append(f"{limit} {total} ({len(found)} values)")
+        else:
+            words += [f"{each} {units[each]}" for each in found]
+    return ", ".join(words)
 
 
 def _waits_for(units: Iterable[str], limit: str) -> bool:
