@@ -354,6 +354,7 @@ def test_config_says_who_says_it(
     shown = command("config", "--tools", "mine/inner")
     assert "hidden-key" not in json.dumps(ended.json) + shown.out
     assert "tools\tmine/inner\tthe command line\n" in shown.out
+    assert "\nfleet\tnot set\tdefault\n" in shown.out
 
 
 def test_the_cluster_of_an_option_a_variable_and_the_file(

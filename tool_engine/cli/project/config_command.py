@@ -60,7 +60,9 @@ def run_command(
         return _report_servers(settings)
     table = make_table(f"settings in {Path.cwd()}", "setting", "value", "said by")
     for each in said:
-        value = each.value if isinstance(each.value, str) else json_text(each.value, indent=None)
+        # Not `null`: a settings file has no such word.
+        value = "not set" if each.value is None else each.value
+        value = value if isinstance(value, str) else json_text(value, indent=None)
         table.add_row(as_text(each.name, "bold cyan"), as_text(value), as_text(each.origin))
     make_console().print(table)
     return _report_servers(settings)
