@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,42 @@ async def test_closing_asks_for_none(
     assert counts["claim"] <= 2
     back = [each for each in counts if each.startswith("give_back ")]
     assert len(back) == counts["give_back"], "a task was given back twice"
+
+
+async def test_what_is_being_asked_for_is_not_given_back_first(
+    make: Make, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question that is under way as an engine closes would take it once more."""
+    engine = await make()
+    storage = engine.tasks.feeding.storage  # type: ignore[attr-defined]
+    if not storage.is_shared:
+        return
+    counts, claim = count_statements(engine, monkeypatch), storage.claim
+    handles = [await engine.start("work", {"number": each}) for each in range(9)]
+    async with asyncio.timeout(BOUND):
+        while engine.controller.get_metrics().queue_length < 4:  # noqa: ASYNC110 - soon
+            await asyncio.sleep(0.001)
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def wait_and_claim(*args: Any, **options: Any) -> Any:
+        asked.set()
+        await answer.wait()
+        return await claim(*args, **options)
+
+    monkeypatch.setattr(storage, "claim", wait_and_claim)
+    for each in handles[1:3]:
+        await each.cancel()  # their places are free
+    async with asyncio.timeout(BOUND):
+        await asked.wait()
+    closing = asyncio.create_task(engine.close())
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.3):
+            while not counts["give_back"]:  # noqa: ASYNC110 - it never comes
+                await asyncio.sleep(0.01)
+    answer.set()
+    await closing
+    back = [each for each in counts if each.startswith("give_back ")]
+    assert len(back) == counts["give_back"] > 0
 
 
 class ClosedAtNight(ToolConcurrencyController):

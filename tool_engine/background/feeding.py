@@ -354,7 +354,7 @@ class Feeding:
             backlog.begin_look()
             question = self.unheard.ask()
             try:
-                tasks = await self.storage.claim(self.worker, share, full, is_own=self._is_for_own)
+                tasks = await self.writer.claim(self.worker, share, full, is_own=self._is_for_own)
                 self.runner.is_cut_off = False
                 taken = [kept.state.tool_name for kept in tasks]
                 backlog.end_look(full, taken, is_whole=len(tasks) < share)

@@ -10,6 +10,7 @@ first last, and a task that runs would be kept as one that waits, to be run agai
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Sequence
 
 from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.model.task import KeptTask, TaskState
@@ -24,6 +25,15 @@ class TaskWriter:
 
     def __init__(self, storage: TaskStorage) -> None:
         self._storage = storage
+        self._claiming = asyncio.Lock()
+        """Held while the storage is asked for tasks that wait."""
+
+    async def claim(
+        self, worker: str, most: int, full: Collection[str], *, is_own: bool
+    ) -> Sequence[KeptTask]:
+        """Take tasks that wait, as `TaskStorage.claim`."""
+        async with self._claiming:
+            return await self._storage.claim(worker, most, full, is_own=is_own)
 
     def change_nowait(self, kept: KeptTask, state: TaskState) -> bool | None:
         """Write a state where that takes no time; None: it takes some, and nothing was done."""
@@ -52,6 +62,9 @@ class TaskWriter:
 
     async def give_back(self, kept: KeptTask) -> bool:
         """Queue a task again that this engine has taken; False as of `change`."""
+        # What is being asked for as an engine closes would take it once more.
+        async with self._claiming:
+            pass
         async with _turn_of(kept):
             return await self._storage.give_back(kept)
 

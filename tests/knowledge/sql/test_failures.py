@@ -171,7 +171,7 @@ async def main():
         fitted = await storage.flush(10)
         failed = storage.waiting
         limit(resource.RLIM_INFINITY)
-        while storage.waiting:
+        while not await storage.flush(10):
             await asyncio.sleep(0.05)
     totals = await storage.totals(RecordQuery())
     await storage.close()
@@ -235,7 +235,7 @@ async def main():
         except ConfigurationError as error:
             refused = str(error).partition("cannot be used: ")[2]
         (folder / "calls.db").chmod(0o600)
-        while engine.store.storage.waiting:
+        while not await engine.store.storage.flush(10):
             await asyncio.sleep(0.05)
     statistics = await engine.get_call_statistics()
     await engine.close()
