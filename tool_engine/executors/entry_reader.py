@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.tool import Tool
-from tool_engine.redaction import redact
+from tool_engine.redaction import describe_value
 
 EntryT = TypeVar("EntryT")
 
@@ -75,7 +75,7 @@ class EntryReader(ABC, Generic[EntryT]):
         config = self.tool.implementation_config.get("config", {})
         if isinstance(config, Mapping):
             return config
-        self.problem("entry.config", f"must be a mapping, got {redact(config)!r}")
+        self.problem("entry.config", f"must be a mapping, got {describe_value(config)}")
         return {}
 
 

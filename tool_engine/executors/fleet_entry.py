@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.redaction import is_secret_key, redact
+from tool_engine.redaction import describe_value, is_secret_key, redact
 
 RAY: Final = "ray"
 """What `entry.config.isolation` says of a tool that runs on a fleet."""
@@ -125,10 +125,14 @@ class _Reader:
     ) -> float:
         value = found.get(path.rpartition(".")[2], default)
         if not _is_number(value) or not least <= value <= most:
-            self._say_wrong(path, f"must be a number from {least:g} to {most:g}, got {value!r}")
+            self._say_wrong(
+                path, f"must be a number from {least:g} to {most:g}, got {describe_value(value)}"
+            )
             return default
         if 0 < value < _LEAST_AMOUNT and path.startswith("resources."):
-            self._say_wrong(path, f"must be 0, or {_LEAST_AMOUNT:g} and more; got {value!r}")
+            self._say_wrong(
+                path, f"must be 0, or {_LEAST_AMOUNT:g} and more; got {describe_value(value)}"
+            )
         return float(value)
 
     def _read_count(
@@ -137,7 +141,9 @@ class _Reader:
         value = found.get(path.rpartition(".")[2], default)
         if type(value) is int and least <= value <= most:
             return value
-        self._say_wrong(path, f"must be a whole number from {least} to {most}, got {value!r}")
+        self._say_wrong(
+            path, f"must be a whole number from {least} to {most}, got {describe_value(value)}"
+        )
         return default
 
     def _read_memory(self, resources: Mapping[str, Any]) -> int:
@@ -147,16 +153,22 @@ class _Reader:
             return size
         self._say_wrong(
             "resources.memory",
-            f"must be a size from 64MiB to 1024GiB, such as 2GiB, or 0; got {value!r}",
+            f"must be a size from 64MiB to 1024GiB, such as 2GiB, or 0; "
+            f"got {describe_value(value)}",
         )
         return 0
 
     def _read_others(self, value: Any) -> dict[str, float]:
-        is_right = isinstance(value, Mapping) and all(
-            isinstance(name, str) and name and _is_number(amount) and amount >= _LEAST_AMOUNT
-            for name, amount in value.items()
-        )
-        if is_right:
+        if isinstance(value, Mapping):
+            unfit = [
+                f"{name!r} with {describe_value(amount)}"
+                for name, amount in value.items()
+                if not (isinstance(name, str) and name and _is_number(amount))
+                or amount < _LEAST_AMOUNT
+            ]
+        else:
+            unfit = [describe_value(value)]
+        if isinstance(value, Mapping) and not unfit:
             for name in (*_OF_RAY, "object_store_memory"):
                 if name in value:
                     cure = f"is resources.{_OF_RAY[name]}" if name in _OF_RAY else "is Ray's own"
@@ -164,7 +176,7 @@ class _Reader:
             return {name: float(amount) for name, amount in value.items()}
         self._say_wrong(
             "resources.others",
-            f"must name resources of the nodes and amounts from {_LEAST_AMOUNT:g}; got {value!r}",
+            f"must name resources of the nodes and amounts from {_LEAST_AMOUNT:g}; got {unfit[0]}",
         )
         return {}
 

@@ -18,7 +18,7 @@ from tool_engine.redaction.error_words import (
 from tool_engine.redaction.known import remember_secret, secret_forms
 from tool_engine.redaction.own import NO_SECRETS, OwnSecrets
 from tool_engine.redaction.secret_names import is_secret_key
-from tool_engine.redaction.text import HIDDEN, redact_text
+from tool_engine.redaction.text import HIDDEN, describe_unfit, describe_value, redact_text
 from tool_engine.redaction.tool_secrets import find_unlike, secrets_of
 from tool_engine.redaction.value import redact
 
@@ -26,6 +26,8 @@ __all__ = [
     "HIDDEN",
     "NO_SECRETS",
     "OwnSecrets",
+    "describe_unfit",
+    "describe_value",
     "find_unlike",
     "hide_quotes",
     "is_secret_key",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Final
@@ -19,6 +19,10 @@ _WINDOW: Final = 4_096
 """Characters on each side of a cut that are checked; private keys are about as long."""
 _NEAR: Final = 64
 """Characters up to which the next place is twice as far, and four times as far from there on."""
+_LONGEST_QUOTE: Final = 80
+"""Characters of a text that a message repeats."""
+_MOST_READ: Final = 4_096
+"""Read before cutting, so that a longer secret is still recognized as a whole."""
 
 
 def redact_text(text: str) -> str:
@@ -95,3 +99,24 @@ def place_to_cut(
         if not 0 < place < len(text) or not splits_secret(text, place, hide):
             return place
         step *= 2 if abs(step) < _NEAR else 4
+
+
+def describe_value(value: object) -> str:
+    """Return a value in words: of a list or a mapping no entry, which might be a secret."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return f"the text {redact_text(value[:_MOST_READ])[:_LONGEST_QUOTE]!r}"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    return "a list" if isinstance(value, list | tuple) else f"a {type(value).__name__}"
+
+
+def describe_unfit(value: object, fits: Callable[[object], bool]) -> str:
+    """Return a value in words; of a list the first entry that does not fit."""
+    unfit = [each for each in value if not fits(each)] if isinstance(value, list) else []
+    return f"a list with {describe_value(unfit[0])}" if unfit else describe_value(value)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tool_engine import DefinitionError, DefinitionProblem, ToolConfigLoader
-from tool_engine.catalog.definition.fault import Fault, describe_value, list_names, locate_faults
+from tool_engine.catalog.definition.fault import Fault, list_names, locate_faults
 from tool_engine.catalog.yaml.strict_yaml import load_documents
+from tool_engine.redaction import describe_value
 
 HEAD = "name: t\ndescription: d\n"
 

@@ -129,11 +129,16 @@ def test_an_enum_may_hold_options(make: Make) -> None:
         ({"cwd": "{x}"}, "entry.cwd: must be the path of a folder, without placeholder"),
         ({"cwd": 3}, "entry.cwd: must be the path"),
         ({"argz": []}, "entry.argz: unknown key 'argz'; did you mean 'argv'?"),
-        ({"config": []}, "entry.config: must be a mapping, got []"),
+        ({"config": []}, "entry.config: must be a mapping, got a list"),
         ({"config": {"x": 1}}, "entry.config.x: unknown key 'x'; known are env, inherit"),
-        ({"config": {"env": ["A"]}}, "entry.config.env: must map names to texts"),
+        ({"config": {"env": ["A"]}}, "entry.config.env: must map names to texts, got a list"),
+        ({"config": {"env": {"A": ["sk-1"]}}}, "entry.config.env.A: must be a text, got a list"),
+        ({"config": {"inherit": ["A", 1]}}, "got a list with the number 1"),
         ({"config": {"env": {"A B": "x"}}}, "'A B' is not the name of an environment variable"),
-        ({"config": {"env": {"A": 1}}}, "entry.config.env.A: must be a text; write '1' in quotes"),
+        (
+            {"config": {"env": {"A": 1}}},
+            "env.A: must be a text, got the number 1; write '1' in quotes",
+        ),
         ({"config": {"env": {"A": "\0"}}}, "entry.config.env.A: must be a text"),
         ({"config": {"env": {"A": "${x}"}}}, "entry.config.env.A: '${x}' is not a placeholder"),
         ({"config": {"env": {"A": "{x}"}}}, "a parameter cannot be put here"),
@@ -145,7 +150,7 @@ def test_an_enum_may_hold_options(make: Make) -> None:
         ({"config": {"ok_exit_codes": [256]}}, "entry.config.ok_exit_codes"),
         ({"config": {"ok_exit_codes": 0}}, "entry.config.ok_exit_codes"),
         ({"config": {"max_output": 0}}, "entry.config.max_output: must be a whole number"),
-        ({"config": {"max_output": "1k"}}, "got '1k'"),
+        ({"config": {"max_output": "1k"}}, "got the text '1k'"),
     ],
 )
 def test_mistakes_beside_argv(make: Make, entry: dict[str, Any], expected: str) -> None:

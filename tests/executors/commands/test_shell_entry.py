@@ -27,15 +27,19 @@ def test_a_whole_entry(make: Make) -> None:
 @pytest.mark.parametrize(
     ("entry", "parameters", "expected"),
     [
-        ({}, ["script"], "entry.cwd: must be the folder that scripts run in, got None"),
+        ({}, ["script"], "entry.cwd: must be the folder that scripts run in, got nothing"),
         ({"cwd": "a"}, [], "parameters: must be one text named 'script'"),
         ({"cwd": "a"}, ["script", "x"], "got ['script', 'x']"),
         ({"cwd": "a", "argv": []}, ["script"], "entry.argv: unknown key 'argv'; known are type"),
-        ({"cwd": "a", "config": []}, ["script"], "entry.config: must be a mapping, got []"),
+        ({"cwd": "a", "config": []}, ["script"], "entry.config: must be a mapping, got a list"),
         ({"cwd": "a", "config": {"wirte": []}}, ["script"], "did you mean 'write'?"),
         ({"cwd": "a", "config": {"read": "/"}}, ["script"], "entry.config.read: must be a list"),
         ({"cwd": "a", "config": {"write": ["/"]}}, ["script"], "opens the whole system"),
-        ({"cwd": "a", "config": {"network": "no"}}, ["script"], "must be true or false, got 'no'"),
+        (
+            {"cwd": "a", "config": {"network": "no"}},
+            ["script"],
+            "true or false, got the text 'no'",
+        ),
     ],
 )
 def test_mistakes(make: Make, entry: dict[str, Any], parameters: list[str], expected: str) -> None:

@@ -52,12 +52,12 @@ def test_right(make: Make, auth: dict[str, Any], kind: type) -> None:
 @pytest.mark.parametrize(
     ("auth", "problem"),
     [
-        ("bearer", "auth: must be a mapping such as {type: bearer, ...}, got 'bearer'"),
-        ({}, "auth.type: must be one of bearer, basic, header, query, oauth2, got None"),
+        ("bearer", "auth: must be a mapping such as {type: bearer, ...}, got the text 'bearer'"),
+        ({}, "auth.type: must be one of bearer, basic, header, query, oauth2, got nothing"),
         ({"type": ["bearer"]}, "auth.type: must be one of"),
-        ({"type": "baerer"}, "got 'baerer'; did you mean 'bearer'?"),
+        ({"type": "baerer"}, "got the text 'baerer'; did you mean 'bearer'?"),
         ({"type": "bearer"}, "auth.token: is missing; write it"),
-        ({"type": "bearer", "token": 7}, "auth.token: must be a text, got 7"),
+        ({"type": "bearer", "token": 7}, "auth.token: must be a text, got the number 7"),
         (
             {"type": "bearer", "token": "abc"},
             "auth.token: is a secret that stands in the file; put",
@@ -83,6 +83,8 @@ def test_right(make: Make, auth: dict[str, Any], kind: type) -> None:
         (CLIENT | {"client_secret": "abc"}, "auth.client_secret: is a secret"),
         (CLIENT | {"client_id": "{t}"}, "auth.client_id: takes a parameter"),
         (CLIENT | {"scope": [1]}, "auth.scope: must be a text"),
+        ({"type": "bearer", "token": ["abc"]}, "auth.token: must be a text, got a list"),
+        (["type", "abc"], "auth: must be a mapping such as {type: bearer, ...}, got a list"),
         (CLIENT | {"client_auth": "query"}, "auth.client_auth: must be header or body"),
         (CLIENT | {"fields": "a"}, "auth.fields: must map names to texts"),
         (CLIENT | {"fields": {"scope": "a"}}, "auth.fields.scope: has a place of its own"),

@@ -59,7 +59,7 @@ def test_an_entry_without_request(make: Make) -> None:
     [
         ({"alow": []}, ["url"], "entry.alow: unknown key 'alow'; did you mean 'allow'?"),
         ({"zzz": 1}, ["url"], "entry.zzz: unknown key 'zzz'; known are type, handler"),
-        ({"request": 7}, ["url"], "entry.request: must be a mapping, got 7"),
+        ({"request": 7}, ["url"], "entry.request: must be a mapping, got the number 7"),
         ({"request": {"uri": URL}}, ["url"], "entry.request.uri: unknown key 'uri'"),
         ({"request": {"json": 1}}, ["url"], "entry.request.json: needs entry.request.url"),
         ({}, [], "entry.request.url: is missing"),

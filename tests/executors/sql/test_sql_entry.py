@@ -38,7 +38,7 @@ def test_a_right_entry(make_tool: Make) -> None:
 @pytest.mark.parametrize(
     ("sql", "parameters", "part"),
     [
-        (5, (), "entry.sql: must be a text, got 5"),
+        (5, (), "entry.sql: must be a text, got the number 5"),
         (None, (), "entry.sql: is missing; write a statement such as SELECT"),
         ("SELECT 1; SELECT 2", (), "holds more than one statement"),
         ("SELECT :b", (), "takes :b, which is not a declared parameter; declare it"),
@@ -103,13 +103,13 @@ def test_an_identifier_is_always_there(make_tool: Make) -> None:
     ("entry", "part"),
     [
         ({"source": None}, "entry.source: is missing; name a database"),
-        ({"source": 5}, "entry.source: must be a name, got 5"),
-        ({"readonly": "yes"}, "entry.readonly: must be true or false, got 'yes'"),
+        ({"source": 5}, "entry.source: must be a name, got the number 5"),
+        ({"readonly": "yes"}, "entry.readonly: must be true or false, got the text 'yes'"),
         ({"sourc": "x"}, "entry.sourc: unknown key 'sourc'; did you mean 'source'?"),
         ({"config": {"max_row": 5}}, "unknown key 'max_row'; did you mean 'max_rows'?"),
         ({"config": {"max_rows": 0}}, "max_rows: must be a whole number between 1 and 100000"),
-        ({"config": {"max_columns": True}}, "between 1 and 2000, got True"),
-        ({"config": {"max_bytes": 10**9}}, "between 1 and 16777216, got 1000000000"),
+        ({"config": {"max_columns": True}}, "between 1 and 2000, got true"),
+        ({"config": {"max_bytes": 10**9}}, "between 1 and 16777216, got the number 1000000000"),
         ({"readonly": False, "effect": "read"}, "is false, and the effect of the tool is read"),
     ],
 )

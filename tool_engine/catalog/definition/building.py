@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from tool_engine.catalog.definition.fault import (
     Fault,
-    describe_value,
     is_secret_place,
     locate_faults,
 )
@@ -58,6 +57,7 @@ from tool_engine.catalog.yaml.lost_text import find_lost_texts
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
+from tool_engine.redaction import describe_value
 
 _TOOL: Final = "tool"
 _KINDS: Final[Mapping[str, tuple[Callable[..., Any], ...]]] = {

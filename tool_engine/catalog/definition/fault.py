@@ -13,8 +13,6 @@ from tool_engine.redaction import HIDDEN, is_secret_key, redact_text, secret_for
 
 _LONGEST_TEXT: Final = 80
 """Characters of a text that a message repeats."""
-_MOST_READ: Final = 4_096
-"""Read before cutting, so that a longer secret is still recognized as a whole."""
 
 
 class Fault(NamedTuple):
@@ -61,19 +59,6 @@ def locate_faults(
         for fault, mark in zip(faults, marks, strict=True)
     ]
     return sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
-
-
-def describe_value(value: Any) -> str:
-    """Describe `value` in words: `the number 3`, `the text 'a'`, `a list`."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return f"the number {value}"
-    if isinstance(value, str):
-        return f"the text {redact_text(value[:_MOST_READ])[:_LONGEST_TEXT]!r}"
-    return "a list" if isinstance(value, list) else "a mapping"
 
 
 def list_names(names: Iterable[object]) -> str:

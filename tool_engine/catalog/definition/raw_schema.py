@@ -15,7 +15,7 @@ import jsonschema_rs
 import jsonschema_rs.canonical
 import msgspec
 
-from tool_engine.catalog.definition.fault import Fault, describe_value, list_names
+from tool_engine.catalog.definition.fault import Fault, list_names
 from tool_engine.catalog.definition.foreign_words import (
     MISPLACED_SCHEMA,
     SCHEMA_KEYS,
@@ -39,6 +39,7 @@ from tool_engine.model.json.references import (
     write_pointer,
 )
 from tool_engine.model.json.secret_schema import write_only_names
+from tool_engine.redaction import describe_value
 
 _LONGEST_JUDGED: Final = 10_000
 """Bytes of a schema; to find out what a longer one allows could take long."""

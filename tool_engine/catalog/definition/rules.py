@@ -15,7 +15,7 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-from tool_engine.catalog.definition.fault import Fault, describe_value, list_names
+from tool_engine.catalog.definition.fault import Fault, list_names
 from tool_engine.catalog.definition.structure import RULES_BY_TYPE
 from tool_engine.catalog.definition.type_cures import type_cure
 from tool_engine.catalog.definition.workload import Workload
@@ -24,6 +24,7 @@ from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.error_path import find_error
 from tool_engine.model.schema import SHORT_KEYS, value_schema
+from tool_engine.redaction import describe_value
 
 FLAT_RULES: Final = (*SHORT_KEYS, "items", "properties")
 """The rules that may stand beside `type` as well as in its `validation` block."""

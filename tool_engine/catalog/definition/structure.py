@@ -17,7 +17,7 @@ import jsonschema_rs
 import msgspec
 
 from tool_engine.catalog.definition.examples import CALL_ERRORS
-from tool_engine.catalog.definition.fault import Fault, describe_value
+from tool_engine.catalog.definition.fault import Fault
 from tool_engine.catalog.definition.foreign_words import (
     DOCUMENTS,
     MISPLACED_SCHEMA,
@@ -41,6 +41,7 @@ from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.error_path import find_error
 from tool_engine.model.parameter import PARAMETER_TYPES
+from tool_engine.redaction import describe_value
 
 RULES_BY_TYPE: Final[dict[str, tuple[str, ...]]] = {
     "string": ("pattern", "min_length", "max_length", "enum"),

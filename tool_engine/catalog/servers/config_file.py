@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from tool_engine.catalog.definition.fault import Fault, describe_value, locate_faults
+from tool_engine.catalog.definition.fault import Fault, locate_faults
 from tool_engine.catalog.definition.mending import list_mistakes
 from tool_engine.catalog.definition.plain_data import plain_definition
 from tool_engine.catalog.definition.server_definition import (
@@ -31,6 +31,7 @@ from tool_engine.catalog.yaml.document import Path
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.named_file import read_named, why_unread
+from tool_engine.redaction import describe_value
 
 LISTS: Final = ("mcpServers", "servers")
 """The keys under which programs list their servers."""

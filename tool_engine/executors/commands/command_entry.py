@@ -26,6 +26,7 @@ from tool_engine.executors.fleet_entry import FLEET_KEYS, RAY, FleetEntry, read_
 from tool_engine.executors.templates import TemplateError, TextTemplate, find_foreign_forms
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
+from tool_engine.redaction import describe_unfit, describe_value
 
 DEFAULT_MAX_OUTPUT: Final = 64 * 1024
 """The most bytes that are kept of stdout and of stderr."""
@@ -92,11 +93,10 @@ class _Reader(EntryReader[CommandPlan]):
     def _read_argv(
         self, argv: Any, may_be_option: Collection[str]
     ) -> tuple[str, tuple[Argument, ...]]:
-        if not isinstance(argv, list) or not argv or not all(isinstance(x, str) for x in argv):
+        if not isinstance(argv, list) or not argv or not all(map(_is_text, argv)):
             example = '[git, log, "--max-count={count}", "--", "{path}"]'
-            self.problem(
-                "entry.argv", f"must be a list of texts such as {example}, got {argv!r:.100}"
-            )
+            got = "an empty list" if argv == [] else describe_unfit(argv, _is_text)
+            self.problem("entry.argv", f"must be a list of texts such as {example}, got {got}")
             return "", ()
         program = self._find_program(argv[0])
         arguments: list[Argument] = []
@@ -119,7 +119,9 @@ class _Reader(EntryReader[CommandPlan]):
         path = "entry.argv[0]"
         if not text or "\0" in text or _has_placeholder(text):
             self.problem(
-                path, f"names the program, as a plain text without placeholder; got {text!r}"
+                path,
+                f"names the program, as a plain text without placeholder; "
+                f"got {describe_value(text)}",
             )
         elif "/" in text and not text.startswith("/"):
             self.problem(
@@ -244,21 +246,24 @@ class _Reader(EntryReader[CommandPlan]):
         if not isinstance(cwd, str) or not cwd or "\0" in cwd or _has_placeholder(cwd):
             # A program trusts its working folder: git, for one, runs what is configured there.
             self.problem(
-                "entry.cwd", f"must be the path of a folder, without placeholder; got {cwd!r}"
+                "entry.cwd",
+                f"must be the path of a folder, without placeholder; got {describe_value(cwd)}",
             )
             return None
         return cwd
 
     def _read_env(self, env: Any) -> tuple[tuple[str, TextTemplate], ...]:
         if not isinstance(env, Mapping):
-            self.problem("entry.config.env", f"must map names to texts, got {env!r}")
+            self.problem("entry.config.env", f"must map names to texts, got {describe_value(env)}")
             return ()
         entries = []
         for name, text in env.items():
             path = f"entry.config.env.{name}"
             self._check_variable(name, path)
             if not isinstance(text, str) or "\0" in text:
-                self.problem(path, f"must be a text; write {str(text)!r} in quotes")
+                is_scalar = isinstance(text, int | float)
+                cure = f"; write {str(text)!r} in quotes" if is_scalar else ""
+                self.problem(path, f"must be a text, got {describe_value(text)}{cure}")
                 continue
             try:
                 template = TextTemplate.parse(text)
@@ -282,18 +287,18 @@ class _Reader(EntryReader[CommandPlan]):
             self.problem(path, f"{name!r} is not the name of an environment variable")
 
     def _list_texts(self, value: Any, path: str, what: str) -> Iterator[tuple[int, str]]:
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        if isinstance(value, list) and all(map(_is_text, value)):
             yield from enumerate(value)
         else:
-            self.problem(path, f"must be a list of {what}, got {value!r}")
+            self.problem(path, f"must be a list of {what}, got {describe_unfit(value, _is_text)}")
 
     def _ok_exit_codes(self, codes: Any) -> frozenset[int]:
-        is_list = isinstance(codes, list) and len(codes) > 0
-        if is_list and all(type(code) is int and 0 <= code <= 255 for code in codes):
+        if isinstance(codes, list) and codes and all(map(_is_exit_code, codes)):
             return frozenset(codes)
+        got = "an empty list" if codes == [] else describe_unfit(codes, _is_exit_code)
         self.problem(
             "entry.config.ok_exit_codes",
-            f"must be a list of whole numbers from 0 to 255 such as [0, 1], got {codes!r}",
+            f"must be a list of whole numbers from 0 to 255 such as [0, 1], got {got}",
         )
         return frozenset()
 
@@ -302,7 +307,8 @@ class _Reader(EntryReader[CommandPlan]):
             return value
         self.problem(
             "entry.config.max_output",
-            f"must be a whole number of bytes between 1 and {_MAX_OUTPUT_LIMIT}, got {value!r}",
+            f"must be a whole number of bytes between 1 and {_MAX_OUTPUT_LIMIT}, "
+            f"got {describe_value(value)}",
         )
         return DEFAULT_MAX_OUTPUT
 
@@ -382,3 +388,11 @@ def _find_scripts(
                 yield number
             return
         number += 2 if _TAKES_VALUE.fullmatch(word) else 1
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_exit_code(value: object) -> bool:
+    return type(value) is int and 0 <= value <= 255

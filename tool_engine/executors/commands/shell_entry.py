@@ -9,6 +9,7 @@ import msgspec
 
 from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.model.permission import ExecutionPolicy
+from tool_engine.redaction import describe_unfit, describe_value
 
 SCRIPT: Final = "script"
 
@@ -64,21 +65,30 @@ class _Reader(EntryReader[ShellPlan]):
     def _read_cwd(self, cwd: Any) -> str:
         if isinstance(cwd, str) and cwd and "\0" not in cwd:
             return cwd
-        self.problem("entry.cwd", f"must be the folder that scripts run in, got {cwd!r}")
+        self.problem(
+            "entry.cwd", f"must be the folder that scripts run in, got {describe_value(cwd)}"
+        )
         return "/"
 
     def _read_texts(self, config: Mapping[str, Any], key: str) -> tuple[str, ...]:
         value = config.get(key, [])
-        if isinstance(value, list) and all(isinstance(x, str) and x for x in value):
+        if isinstance(value, list) and all(map(_is_filled, value)):
             return tuple(value)
-        self.problem(f"entry.config.{key}", f"must be a list of texts, got {value!r}")
+        got = describe_unfit(value, _is_filled)
+        self.problem(f"entry.config.{key}", f"must be a list of texts, got {got}")
         return ()
 
     def _read_flag(self, value: Any) -> bool:
         if not isinstance(value, bool):
-            self.problem("entry.config.network", f"must be true or false, got {value!r}")
+            self.problem(
+                "entry.config.network", f"must be true or false, got {describe_value(value)}"
+            )
         return value is True
 
 
 check_entry = _Reader.check
 compile_entry = _Reader.compile
+
+
+def _is_filled(value: object) -> bool:
+    return isinstance(value, str) and value != ""

@@ -18,6 +18,7 @@ from tool_engine.executors.secrets import SecretPart, read_variable
 from tool_engine.executors.templates import ParameterPart, TemplateError, TextTemplate
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import is_source_name
+from tool_engine.redaction import describe_unfit, describe_value
 
 DEFAULT_MAX_BYTES: Final = 10 * 1024 * 1024
 """The largest file that is read or written, in bytes, unless the definition names another."""
@@ -94,7 +95,7 @@ class _Reader(EntryReader[FileEntry]):
             )
             return None
         if not isinstance(root, str) or not root.strip() or "\0" in root:
-            self.problem(path, f"must be the path of a folder, got {root!r}")
+            self.problem(path, f"must be the path of a folder, got {describe_value(root)}")
             return None
         try:
             template = TextTemplate.parse(root)
@@ -117,17 +118,18 @@ class _Reader(EntryReader[FileEntry]):
             return int(value)
         self.problem(
             "entry.config.max_bytes",
-            f"must be a whole number between 1 and {MAX_BYTES_LIMIT}, got {value!r}",
+            f"must be a whole number between 1 and {MAX_BYTES_LIMIT}, got {describe_value(value)}",
         )
         return DEFAULT_MAX_BYTES
 
     def _read_ignore(self, globs: Any) -> tuple[str, ...] | None:
         if globs is None:
             return None
-        if isinstance(globs, list) and all(isinstance(glob, str) and glob for glob in globs):
+        if isinstance(globs, list) and all(map(_is_glob, globs)):
             return tuple(globs)
         self.problem(
-            "entry.config.ignore", f"must be a list of globs such as ['*.log'], got {globs!r}"
+            "entry.config.ignore",
+            f"must be a list of globs such as ['*.log'], got {describe_unfit(globs, _is_glob)}",
         )
         return None
 
@@ -148,3 +150,7 @@ class _Reader(EntryReader[FileEntry]):
 
 check_entry = _Reader.check
 compile_entry = _Reader.compile
+
+
+def _is_glob(value: object) -> bool:
+    return isinstance(value, str) and value != ""

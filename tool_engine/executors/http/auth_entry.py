@@ -15,6 +15,7 @@ from tool_engine.executors.http.headers import header_problem
 from tool_engine.executors.http.template import URLTemplate
 from tool_engine.executors.templates import TemplateError, TextTemplate
 from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.redaction import describe_value
 
 AUTH_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "bearer": ("token",),
@@ -46,13 +47,16 @@ _OWN_FIELDS: Final = (
 
 def read_auth(reader: EntryReader[Any], auth: Any) -> AuthPlan | None:
     if not isinstance(auth, Mapping):
-        reader.problem(_PATH, f"must be a mapping such as {{type: bearer, ...}}, got {auth!r}")
+        reader.problem(
+            _PATH, f"must be a mapping such as {{type: bearer, ...}}, got {describe_value(auth)}"
+        )
         return None
     kind = auth.get("type")
     if not isinstance(kind, str) or kind not in AUTH_TYPES:
         hint = suggest_near(str(kind), AUTH_TYPES)
         reader.problem(
-            f"{_PATH}.type", f"must be one of {', '.join(AUTH_TYPES)}, got {kind!r}{hint}"
+            f"{_PATH}.type",
+            f"must be one of {', '.join(AUTH_TYPES)}, got {describe_value(kind)}{hint}",
         )
         return None
     known = len(reader.problems)
@@ -97,7 +101,7 @@ class _AuthReader:
         form += self._read_fields()
         how = self._auth.get("client_auth", "header")
         if how not in _CLIENT_AUTH:
-            self._add_problem("client_auth", f"must be header or body, got {how!r}")
+            self._add_problem("client_auth", f"must be header or body, got {describe_value(how)}")
         return TokenAuth(
             token_url=self._token_url(),
             client_id=self._read_text("client_id"),
@@ -127,7 +131,7 @@ class _AuthReader:
     def _read_fields(self) -> list[tuple[str, TextTemplate]]:
         fields = self._auth.get("fields", {})
         if not isinstance(fields, Mapping):
-            self._add_problem("fields", f"must map names to texts, got {fields!r}")
+            self._add_problem("fields", f"must map names to texts, got {describe_value(fields)}")
             return []
         for name in fields:
             if name in _OWN_FIELDS:
@@ -139,7 +143,9 @@ class _AuthReader:
     def _read_name(self) -> str:
         name = self._auth.get("name")
         if not isinstance(name, str) or not name or TextTemplate.parse(name).parts != (name,):
-            self._add_problem("name", f"must be a plain text, such as X-API-Key, got {name!r}")
+            self._add_problem(
+                "name", f"must be a plain text, such as X-API-Key, got {describe_value(name)}"
+            )
             return ""
         return name
 
@@ -166,7 +172,7 @@ class _AuthReader:
 
     def _parse_template(self, key: str, text: Any) -> TextTemplate:
         if not isinstance(text, str):
-            self._add_problem(key, f"must be a text, got {text!r}")
+            self._add_problem(key, f"must be a text, got {describe_value(text)}")
             return TextTemplate(())
         try:
             template = TextTemplate.parse(text)

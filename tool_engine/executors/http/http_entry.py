@@ -16,6 +16,7 @@ from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.http.addresses import AllowList
 from tool_engine.executors.http.plan_entry import PLAN_KEYS, RequestPlan, read_plan
 from tool_engine.executors.http.response_entry import PagesPlan, SavePlan, read_response
+from tool_engine.redaction import describe_value
 
 DEFAULT_MAX_BYTES: Final = 5 * 1024 * 1024
 """The most bytes of an answer that are read, after decompression."""
@@ -42,7 +43,7 @@ class _Reader(EntryReader[HTTPEntry]):
         self.keys(entry, _ENTRY_KEYS, "entry")
         request = entry.get("request", {})
         if not isinstance(request, Mapping):
-            self.problem("entry.request", f"must be a mapping, got {request!r}")
+            self.problem("entry.request", f"must be a mapping, got {describe_value(request)}")
             return None
         self.keys(request, _REQUEST_KEYS, "entry.request")
         is_declarative = "url" in request
@@ -73,7 +74,10 @@ class _Reader(EntryReader[HTTPEntry]):
 
     def _read_allow(self, lines: Any) -> AllowList:
         if isinstance(lines, str) or not isinstance(lines, list | tuple):
-            self.problem("entry.allow", f"must be a list such as ['127.0.0.1:8080'], got {lines!r}")
+            self.problem(
+                "entry.allow",
+                f"must be a list such as ['127.0.0.1:8080'], got {describe_value(lines)}",
+            )
             return AllowList()
         try:
             return AllowList.parse(lines)
@@ -87,7 +91,7 @@ class _Reader(EntryReader[HTTPEntry]):
             return int(value)
         self.problem(
             "entry.request.max_bytes",
-            f"must be a whole number between 1 and {_MAX_BYTES_LIMIT}, got {value!r}",
+            f"must be a whole number between 1 and {_MAX_BYTES_LIMIT}, got {describe_value(value)}",
         )
         return DEFAULT_MAX_BYTES
 

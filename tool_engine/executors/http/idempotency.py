@@ -15,6 +15,7 @@ from urllib.parse import quote
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.executors.templates import TemplateError, TextTemplate
+from tool_engine.redaction import describe_value
 
 IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
 CALL_ID: Final = "call_id"
@@ -33,7 +34,8 @@ def parse_idempotency_key(value: Any) -> TextTemplate:
         value = f"{{{CALL_ID}}}"
     if not isinstance(value, str):
         raise TemplateError(
-            f"must be true or a text such as 'order-{{{CALL_ID}}}', got {value!r}; leave it out to "
+            f"must be true or a text such as 'order-{{{CALL_ID}}}', "
+            f"got {describe_value(value)}; leave it out to "
             "send none"
         )
     template = TextTemplate.parse(value)

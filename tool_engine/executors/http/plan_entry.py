@@ -25,6 +25,7 @@ from tool_engine.executors.templates import (
     find_foreign_forms,
 )
 from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.redaction import describe_value
 
 METHODS: Final = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS")
 PLAN_KEYS: Final = ("method", "query", "headers", "json", "auth", "idempotency_key")
@@ -116,7 +117,8 @@ class _PlanReader:
         if method not in METHODS:
             hint = suggest_near(str(method).upper(), METHODS)
             self._problem(
-                "entry.request.method", f"must be one of {', '.join(METHODS)}, got {method!r}{hint}"
+                "entry.request.method",
+                f"must be one of {', '.join(METHODS)}, got {describe_value(method)}{hint}",
             )
         return str(method)
 
@@ -141,7 +143,10 @@ class _PlanReader:
             path = f"entry.request.query.{name}"
             items = value if isinstance(value, list) else [value]
             if any(isinstance(item, list | dict) for item in items):
-                self._problem(path, f"must be a text, a number or a list of these, got {value!r}")
+                self._problem(
+                    path,
+                    f"must be a text, a number or a list of these, got {describe_value(value)}",
+                )
                 continue
             if (template := self._read_template(value, path)) is not None:
                 entries.append((name, template))
@@ -152,7 +157,7 @@ class _PlanReader:
         for name, value in self._read_named(headers, "entry.request.headers"):
             path = f"entry.request.headers.{name}"
             if not isinstance(value, str | int | float) or isinstance(value, bool):
-                self._problem(path, f"must be a text, got {value!r}")
+                self._problem(path, f"must be a text, got {describe_value(value)}")
                 continue
             try:
                 template = TextTemplate.parse(str(value))
@@ -169,7 +174,7 @@ class _PlanReader:
 
     def _read_named(self, mapping: Any, path: str) -> list[tuple[str, Any]]:
         if not isinstance(mapping, Mapping):
-            self._problem(path, f"must map names to values, got {mapping!r}")
+            self._problem(path, f"must map names to values, got {describe_value(mapping)}")
             return []
         named = []
         for name, value in mapping.items():

@@ -18,6 +18,7 @@ from tool_engine.executors.secrets import SecretPart
 from tool_engine.executors.templates import ParameterPart, TemplateError, TextTemplate
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import is_source_name
+from tool_engine.redaction import describe_value
 
 DEFAULT_MAX_PAGES: Final = 5
 MAX_PAGES_LIMIT: Final = 100
@@ -86,7 +87,7 @@ def _read_expression(reader: EntryReader[Any], text: Any, path: str) -> ParsedRe
     if text is None:
         return None
     if not isinstance(text, str):
-        reader.problem(path, f"must be a JMESPath expression as a text, got {text!r}")
+        reader.problem(path, f"must be a JMESPath expression as a text, got {describe_value(text)}")
         return None
     try:
         return jmespath.compile(text)
@@ -101,7 +102,9 @@ def _read_expression(reader: EntryReader[Any], text: Any, path: str) -> ParsedRe
 def _read_pages(reader: EntryReader[Any], pages: Any) -> PagesPlan | None:
     path = f"{_PATH}.pages"
     if not isinstance(pages, Mapping):
-        reader.problem(path, f"must be a mapping such as {{next: link}}, got {pages!r}")
+        reader.problem(
+            path, f"must be a mapping such as {{next: link}}, got {describe_value(pages)}"
+        )
         return None
     reader.keys(pages, _PAGES_KEYS, path)
     found = pages.get("next")
@@ -113,7 +116,10 @@ def _read_pages(reader: EntryReader[Any], pages: Any) -> PagesPlan | None:
         )
     cursor = pages.get("cursor_param")
     if cursor is not None and (not isinstance(cursor, str) or not cursor.strip()):
-        reader.problem(f"{path}.cursor_param", f"must be the name of a query entry, got {cursor!r}")
+        reader.problem(
+            f"{path}.cursor_param",
+            f"must be the name of a query entry, got {describe_value(cursor)}",
+        )
     if cursor is not None and found == _LINK:
         reader.problem(f"{path}.cursor_param", "needs a JMESPath expression as next, got 'link'")
     items = _read_expression(reader, pages.get("items", "@"), f"{path}.items")
@@ -131,7 +137,7 @@ def _max_pages(reader: EntryReader[Any], value: Any) -> int:
         return int(value)
     reader.problem(
         f"{_PATH}.pages.max_pages",
-        f"must be a whole number between 1 and {MAX_PAGES_LIMIT}, got {value!r}",
+        f"must be a whole number between 1 and {MAX_PAGES_LIMIT}, got {describe_value(value)}",
     )
     return DEFAULT_MAX_PAGES
 
@@ -140,7 +146,9 @@ def _save_to(reader: EntryReader[Any], save_to: Any) -> SavePlan | None:
     path = f"{_PATH}.save_to"
     if not isinstance(save_to, Mapping):
         reader.problem(
-            path, f"must be a mapping such as {{root: ../data, path: '{{name}}'}}, got {save_to!r}"
+            path,
+            f"must be a mapping such as {{root: ../data, path: '{{name}}'}}, "
+            f"got {describe_value(save_to)}",
         )
         return None
     reader.keys(save_to, _SAVE_KEYS, path)
@@ -154,7 +162,7 @@ def _save_to(reader: EntryReader[Any], save_to: Any) -> SavePlan | None:
     for key in flags:
         value = save_to.get(key, flags[key])
         if not isinstance(value, bool):
-            reader.problem(f"{path}.{key}", f"must be true or false, got {value!r}")
+            reader.problem(f"{path}.{key}", f"must be true or false, got {describe_value(value)}")
         flags[key] = value is True
     if root is None or name is None:
         return None
@@ -170,7 +178,7 @@ def _read_text(reader: EntryReader[Any], text: Any, path: str, what: str) -> Tex
     if text is None:
         reader.problem(path, f"is missing; write {what}")
     elif not isinstance(text, str) or not text.strip() or "\0" in text:
-        reader.problem(path, f"must be {what}, got {text!r}")
+        reader.problem(path, f"must be {what}, got {describe_value(text)}")
     else:
         try:
             return TextTemplate.parse(text)

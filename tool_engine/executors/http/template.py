@@ -22,6 +22,7 @@ from tool_engine.executors.templates import (
     TextTemplate,
     value_text,
 )
+from tool_engine.redaction import describe_value
 
 # What a definition may write literally in a path or query (RFC 3986, 3.3 and 3.4).
 _LITERAL: Final = "/?:@!$&'()*+,;=-._~%"
@@ -40,7 +41,7 @@ class URLTemplate(msgspec.Struct, frozen=True):
     def parse(cls, text: Any) -> URLTemplate:
         """Read a URL; raise `TemplateError` if a parameter could change its host."""
         if not isinstance(text, str):
-            raise TemplateError(f"must be a text, got {text!r}")
+            raise TemplateError(f"must be a text, got {describe_value(text)}")
         origin, rest = _split_origin(TextTemplate.parse(text).parts)
         _check_origin(origin)
         path, query = _split_at(rest, "?")

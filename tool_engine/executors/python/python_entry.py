@@ -18,6 +18,7 @@ from tool_engine.executors.fleet_entry import (
 )
 from tool_engine.executors.python.handler_source import SourceError, source_of
 from tool_engine.model.tool import Tool
+from tool_engine.redaction import describe_value
 
 DEFAULT_MEMORY: Final = 1024 * 1024 * 1024
 DEFAULT_WORKERS: Final = 2
@@ -97,13 +98,14 @@ class _Reader(EntryReader[PythonEntry]):
         cpu = config.get("cpu")
         if cpu is not None and not _is_number(cpu, 0, _MOST_CPU):
             self.problem(
-                "entry.config.cpu", f"must be seconds above 0, at most {_MOST_CPU:g}; got {cpu!r}"
+                "entry.config.cpu",
+                f"must be seconds above 0, at most {_MOST_CPU:g}; got {describe_value(cpu)}",
             )
         workers = config.get("workers", DEFAULT_WORKERS)
         if type(workers) is not int or not 1 <= workers <= _MOST_WORKERS:
             self.problem(
                 "entry.config.workers",
-                f"must be a whole number from 1 to {_MOST_WORKERS}, got {workers!r}",
+                f"must be a whole number from 1 to {_MOST_WORKERS}, got {describe_value(workers)}",
             )
         place = self._read_place(self.tool.handler)
         if place is None or self.problems:
@@ -125,7 +127,8 @@ class _Reader(EntryReader[PythonEntry]):
         isolation = config.get("isolation", "none")
         if not isinstance(isolation, str) or isolation not in _KEYS:
             self.problem(
-                "entry.config.isolation", f"must be one of {', '.join(_KEYS)}; got {isolation!r}"
+                "entry.config.isolation",
+                f"must be one of {', '.join(_KEYS)}; got {describe_value(isolation)}",
             )
             return "none"
         every = dict.fromkeys(key for keys in _KEYS.values() for key in keys)
@@ -157,7 +160,7 @@ class _Reader(EntryReader[PythonEntry]):
             return size
         self.problem(
             "entry.config.memory",
-            f"must be a size from 64MiB to 1024GiB, such as 256MiB; got {value!r}",
+            f"must be a size from 64MiB to 1024GiB, such as 256MiB; got {describe_value(value)}",
         )
         return DEFAULT_MEMORY
 

@@ -25,6 +25,7 @@ from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.model.tool import Tool
+from tool_engine.redaction import describe_value
 
 DEFAULT_MAX_ROWS: Final = 200
 DEFAULT_MAX_COLUMNS: Final = 100
@@ -112,7 +113,7 @@ class _SQLReader(EntryReader[SQLPlan]):
                 message = "is the address of a database, and takes the name of one"
                 self.problem("entry.source", f"{message}; {_NAMED_SOURCE}")
             return source
-        got = "is missing" if source is None else f"must be a name, got {source!r}"
+        got = "is missing" if source is None else f"must be a name, got {describe_value(source)}"
         self.problem("entry.source", f"{got}; name a database of the engine's sources")
         return ""
 
@@ -126,7 +127,7 @@ class _SQLReader(EntryReader[SQLPlan]):
                 )
             return False
         if value is not True:
-            self.problem("entry.readonly", f"must be true or false, got {value!r}")
+            self.problem("entry.readonly", f"must be true or false, got {describe_value(value)}")
         return True
 
     def _read_limits(self) -> dict[str, int]:
@@ -140,13 +141,13 @@ class _SQLReader(EntryReader[SQLPlan]):
             return value
         self.problem(
             f"entry.config.{name}",
-            f"must be a whole number between 1 and {maximum}, got {value!r}",
+            f"must be a whole number between 1 and {maximum}, got {describe_value(value)}",
         )
         return default
 
     def _read_statement(self, sql: Any) -> Statement | None:
         if not isinstance(sql, str):
-            got = "is missing" if sql is None else f"must be a text, got {sql!r:.80}"
+            got = "is missing" if sql is None else f"must be a text, got {describe_value(sql)}"
             self.problem("entry.sql", f"{got}; write a statement such as {_EXAMPLE}")
             return None
         try:

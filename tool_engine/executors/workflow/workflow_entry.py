@@ -28,6 +28,7 @@ from tool_engine.executors.workflow.template import (
     references_in,
 )
 from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.redaction import describe_value
 
 MAX_STEPS: Final = 100
 """Branches included."""
@@ -110,7 +111,7 @@ class _WorkflowReader(EntryReader[Workflow]):
 
     def _read_step(self, spec: Any, path: str, *, is_branch: bool = False) -> Step | None:
         if not isinstance(spec, Mapping):
-            self.problem(path, f"a step is a mapping with id and tool, got {spec!r:.80}")
+            self.problem(path, f"a step is a mapping with id and tool, got {describe_value(spec)}")
             return None
         if "parallel" in spec:
             if is_branch:
@@ -192,7 +193,9 @@ class _WorkflowReader(EntryReader[Workflow]):
 
     def _read_params(self, value: Any, path: str, *, in_loop: bool) -> dict[str, Any]:
         if not isinstance(value, dict):
-            self.problem(path, f"must be a mapping of the tool's parameters, got {value!r:.80}")
+            self.problem(
+                path, f"must be a mapping of the tool's parameters, got {describe_value(value)}"
+            )
             return {}
         tree: dict[str, Any] = self._read_template(value, path, in_loop=in_loop)
         return tree
@@ -202,7 +205,7 @@ class _WorkflowReader(EntryReader[Workflow]):
         if value is None or isinstance(value, bool):
             return None if value is None else Literal(value)
         if not isinstance(value, str):
-            self.problem(f"{path}.if", f"must be a condition, as text, got {value!r:.80}")
+            self.problem(f"{path}.if", f"must be a condition, as text, got {describe_value(value)}")
             return None
         try:
             node = parse_condition(value)
@@ -227,7 +230,7 @@ class _WorkflowReader(EntryReader[Workflow]):
             self.problem(
                 f"{path}.for_each",
                 f'must be a list, or the reference to one, such as "${{steps.a.output.items}}"; '
-                f"got {value!r:.80}",
+                f"got {describe_value(value)}",
             )
         return tree
 
@@ -237,7 +240,8 @@ class _WorkflowReader(EntryReader[Workflow]):
         value = spec.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             self.problem(
-                f"{path}.{key}", f"must be a whole number from 1 to {most}, got {value!r:.80}"
+                f"{path}.{key}",
+                f"must be a whole number from 1 to {most}, got {describe_value(value)}",
             )
             return default
         return value
@@ -248,7 +252,8 @@ class _WorkflowReader(EntryReader[Workflow]):
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             self.problem(
-                f"{path}.timeout", f"must be a number of seconds above 0, got {value!r:.80}"
+                f"{path}.timeout",
+                f"must be a number of seconds above 0, got {describe_value(value)}",
             )
             return None
         return float(value)
@@ -261,7 +266,8 @@ class _WorkflowReader(EntryReader[Workflow]):
             return self._read_template(value, f"{path}.on_error", in_loop=in_loop)
         near = suggest_near(value, ("fail", "continue")) if isinstance(value, str) else ""
         self.problem(
-            f"{path}.on_error", f"must be fail, continue or {{use: value}}, got {value!r:.80}{near}"
+            f"{path}.on_error",
+            f"must be fail, continue or {{use: value}}, got {describe_value(value)}{near}",
         )
         return "fail"
 
