@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,35 @@ async def test_all_tokens_taken_back(path: Path, monkeypatch: pytest.MonkeyPatch
         assert not await is_taken()
     await asyncio.to_thread(write, good)
     assert await is_taken()
+
+
+async def test_a_file_written_anew_in_place(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts, also where its size and its times are those of before, as `rsync -t` leaves it."""
+    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
+    tokens = await asyncio.to_thread(read, path, entry("ann", "old"))
+
+    def write(text: str) -> None:
+        times = path.stat()
+        path.write_text(text)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    await asyncio.to_thread(write, entry("ann", "new"))
+    assert await tokens.find_principal("old") is None
+    assert await tokens.find_principal("new") == Principal("ann", frozenset(("call", "read")))
+
+
+async def test_a_pipe_is_read_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tokens stay: what a shell gives with `<(...)` cannot be read again."""
+    monkeypatch.setattr("tool_engine.access.tokens._PAUSE", 0.0)
+    now = [1000.0]
+    monkeypatch.setattr("tool_engine.access.tokens.monotonic", lambda: now[0])
+    os.mkfifo(path)
+    writing = asyncio.create_task(asyncio.to_thread(path.write_text, entry("ann", "a")))
+    tokens = await asyncio.to_thread(TokenFile, str(path))
+    await writing
+    for _ in range(3):
+        assert await tokens.find_principal("a") is not None
+        now[0] += 61
 
 
 def test_each_token_is_compared(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from stat import S_ISREG
 from time import monotonic
 from typing import Any, Final
 
@@ -75,8 +76,10 @@ class TokenFile:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._state: tuple[int, int, int] | None = self._read_state()
-        self._entries = self._read_entries()
+        self._is_file = True
+        """Whether it can be read again: a pipe gives what it has once."""
+        self._text: bytes | None = self._read_text()
+        self._entries = self._read_entries(self._text or b"")
         self._next_look = monotonic() + _PAUSE
         self._good_until = monotonic() + _HOLDS
 
@@ -103,27 +106,29 @@ class TokenFile:
 
     def _look_again(self) -> None:
         try:
-            state = self._read_state()
-            if state != self._state:
-                self._entries, self._state = self._read_entries(), state
+            text = self._read_text()
+            # Not by its size and times: those of a file that is written anew may be the same.
+            if text is not None and text != self._text:
+                self._entries, self._text = self._read_entries(text), text
             self._good_until = monotonic() + _HOLDS
         except ToolEngineError as error:
             _log.warning("token_file_unread", path=str(self._path), error=str(error))
             if monotonic() >= self._good_until:
-                self._entries, self._state = {}, None
+                self._entries, self._text = {}, None
 
-    def _read_state(self) -> tuple[int, int, int]:
+    def _read_text(self) -> bytes | None:
+        """Return what the file holds; None: it is a pipe, which was read before."""
         try:
-            found = self._path.stat()
-        except OSError as error:
-            raise self._explain_unread(why_unread(error)) from error
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
-    def _read_entries(self) -> Mapping[str, _Entry]:
-        try:
+            is_file = S_ISREG(self._path.stat().st_mode)
+            if not (is_file or self._is_file):
+                return None
             text = read_named(self._path)
         except OSError as error:
             raise self._explain_unread(why_unread(error)) from error
+        self._is_file = is_file
+        return text
+
+    def _read_entries(self, text: bytes) -> Mapping[str, _Entry]:
         documents = load_all(text, str(self._path))
         listed = documents[0] if len(documents) == 1 else None
         if not isinstance(listed, list):
