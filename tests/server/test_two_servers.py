@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -127,6 +128,22 @@ async def test_a_tag_is_of_one_server(pair: Pair) -> None:
         assert (await side["ann"].get("/v1/tools", if_none_match=tags[-1])).status == 304
         assert (await other["ann"].get("/v1/tools", if_none_match=tags[-1])).status == 200
     assert tags[0] != tags[1]
+
+
+async def test_what_is_forgotten_while_it_is_waited_for(pair: Pair) -> None:
+    """It is not there any more, as at the server that ran it."""
+    ann, other = pair.first["ann"], pair.second["ann"]
+    path = (await start(ann, 1, **LATER, idempotency_key="k")).headers["location"]
+    waiting = asyncio.create_task(other.get(f"{path}?wait=60"))
+    said = {**other.headers, "accept": "text/event-stream", "idempotency-key": "k"}
+    body = {"arguments": {"number": 1}}
+    # Its head comes once the task is found.
+    async with other.http.post(other.url + CALLS, json=body, headers=said) as stream:
+        assert (await ann.send("DELETE", f"{path}?forget=true")).json["is_forgotten"]
+        last = (await stream.text()).rpartition("data: ")[2]
+    assert json.loads(last)["type"] == "urn:tool-engine:unknown-task"
+    answer = await waiting
+    assert (answer.status, answer.kind) == (404, "unknown-task")
 
 
 async def test_tasks_keep_to_the_limits_of_a_cluster(pair: Pair) -> None:

@@ -23,6 +23,7 @@ from tool_engine.errors import (
     EngineClosedError,
     RecordsUnavailableError,
     TaskConflictError,
+    TaskNotFoundError,
     ToolEngineError,
     TooManyTasksError,
 )
@@ -142,6 +143,9 @@ def _explain_failure(error: Exception, operation: str) -> Problem:
         # A client that sends again what has begun would have it done twice.
         pause = None if getattr(error, "has_begun", False) else 1.0
         return Problem(503, "not-available", str(error), retry_after=pause)
+    if isinstance(error, TaskNotFoundError):
+        # It was there when it was looked for, and was forgotten meanwhile.
+        return Problem(404, "unknown-task", str(error))
     if isinstance(error, TaskConflictError):
         # The draft of the header proposes 422, which says here that a body does not fit.
         return Problem(409, "key-of-another-request", str(error))
