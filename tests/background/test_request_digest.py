@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tool_engine import ToolExecutionContext
-from tool_engine.background.request_digest import digest_request
+from tool_engine.background.request_digest import digest_request, is_of_another_process
 
 
 def digest(asked: Any, *, is_secret: bool = False, **fields: Any) -> str:
@@ -23,6 +25,17 @@ def test_what_is_asked_for_counts() -> None:
 def test_a_secret_cannot_be_found_by_trying() -> None:
     assert digest("1234", is_secret=True) == digest("1234", is_secret=True)
     assert digest("1234", is_secret=True) != digest("1234")
+
+
+def test_whose_secret_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another process was given cannot be compared; what is not secret always can."""
+    secret, plain = digest("1234", is_secret=True), digest("1234")
+    assert not is_of_another_process(secret)
+    monkeypatch.setattr("tool_engine.background.request_digest._SECRET", b"of another process")
+    assert digest("1234", is_secret=True) != secret
+    assert is_of_another_process(secret)
+    assert not is_of_another_process(plain)
+    assert digest("1234") == plain
 
 
 def test_what_no_format_takes_has_a_digest() -> None:

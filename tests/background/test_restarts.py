@@ -20,6 +20,7 @@ from tool_engine import (
     ConcurrencyConfig,
     EngineClosedError,
     QueueApprover,
+    TaskConflictError,
     TaskNotFoundError,
     ToolEngine,
     ToolEngineConfig,
@@ -96,6 +97,34 @@ async def die(engine: ToolEngine) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
+
+
+async def test_a_secret_that_comes_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process cannot know it again: it says so, and names the task, which runs once."""
+    ran: list[str] = []
+    hidden = {"name": "pin", "type": "string", "description": "It", "secret": True}
+    hidden["required"] = True
+    tool = {"name": "pin", "description": "Takes it", "parameters": [hidden]}
+    ann = ToolExecutionContext("ann")
+    first, later = await make(), await make()
+
+    def take(pin: str) -> None:
+        ran.append(pin)
+
+    for engine in (first, later):
+        engine.register_tool(tool, take)
+    handle = await first.start("pin", {"pin": "1234"}, ann, idempotency_key="k")
+    assert (await handle.wait(BOUND)).is_success
+    again = await later.start("pin", {"pin": "1234"}, ann, idempotency_key="k")
+    assert again.id == handle.id
+    monkeypatch.setattr("tool_engine.background.request_digest._SECRET", b"of another process")
+    with pytest.raises(TaskConflictError, match="another process, which alone knows") as raised:
+        await later.start("pin", {"pin": "1234"}, ann, idempotency_key="k")
+    named = str(raised.value).partition("ask for the task ")[2].partition(",")[0]
+    assert (await (await later.tasks.get(named, "ann")).wait(BOUND)).is_success
+    other = await later.start("pin", {"pin": "1234"}, ann, idempotency_key="of its own")
+    assert (await other.wait(BOUND)).is_success
+    assert ran == ["1234", "1234"]
 
 
 async def test_closed_and_opened_again(make: Make, work: Work) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.background.request_digest import digest_request
+from tool_engine.background.request_digest import digest_request, is_of_another_process
 from tool_engine.calls.call import ANONYMOUS, name_task
 from tool_engine.calls.task_calls import BegunCall
 from tool_engine.errors import (
@@ -96,8 +96,15 @@ def check_same(found: KeptTask, kept: KeptTask) -> None:
     """Check that a new task is the call that was started with its key.
 
     Raises:
-        TaskConflictError: It is another one.
+        TaskConflictError: It is another one, or that cannot be known.
     """
+    if is_of_another_process(found.digest):
+        # A caller that hears of another one sends it with a new key: then it runs twice.
+        raise TaskConflictError(
+            f"a call with secret arguments was started with the idempotency_key {kept.key!r} by "
+            "another process, which alone knows whether this is the same; if it is, ask for the "
+            f"task {found.state.id}, else use a key of its own"
+        )
     # Whether arguments are secret its tool says, which may have changed since, or be gone.
     if found.digest not in (digest_task(kept, is_secret=each) for each in (True, False)):
         raise TaskConflictError(

@@ -36,4 +36,14 @@ def digest_request(asked: Sequence[Any], context: ToolExecutionContext, *, is_se
         parts = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode(whole)
     except Exception:  # noqa: BLE001 - a foreign value, and MessagePack has no numbers beyond 64 bits
         parts = repr(whole).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(parts, digest_size=16, key=_SECRET if is_secret else b"").hexdigest()
+    digest = hashlib.blake2b(parts, digest_size=16, key=_SECRET if is_secret else b"").hexdigest()
+    return f"{_name_process()}:{digest}" if is_secret else digest
+
+
+def is_of_another_process(digest: str) -> bool:
+    """Return True for that of secret arguments which were given to another process."""
+    return ":" in digest and not digest.startswith(f"{_name_process()}:")
+
+
+def _name_process() -> str:
+    return hashlib.blake2b(_SECRET, digest_size=4).hexdigest()

@@ -41,6 +41,15 @@ _AT_ONCE: Final = 1 << 16
 """Bytes that are read or written on the event loop; more in a thread."""
 _PATIENCE: Final = 0.05
 """Seconds of work after which its client is watched."""
+_PROBLEMS: Final = (
+    # Of a task that was forgotten while its client waited.
+    (TaskNotFoundError, 404, "unknown-task"),
+    # The draft of the header proposes 422, which says here that a body does not fit.
+    (TaskConflictError, 409, "key-of-another-request"),
+    (TooManyTasksError, 429, "too-many-tasks"),
+    (ToolEngineError, 409, "not-possible"),
+)
+"""What errors become, the first that fits."""
 
 
 class Endpoint:
@@ -143,16 +152,10 @@ def _explain_failure(error: Exception, operation: str) -> Problem:
         # A client that sends again what has begun would have it done twice.
         pause = None if getattr(error, "has_begun", False) else 1.0
         return Problem(503, "not-available", str(error), retry_after=pause)
-    if isinstance(error, TaskNotFoundError):
-        # It was there when it was looked for, and was forgotten meanwhile.
-        return Problem(404, "unknown-task", str(error))
-    if isinstance(error, TaskConflictError):
-        # The draft of the header proposes 422, which says here that a body does not fit.
-        return Problem(409, "key-of-another-request", str(error))
-    if isinstance(error, TooManyTasksError):
-        return Problem(429, "too-many-tasks", str(error), retry_after=error.retry_after)
-    if isinstance(error, ToolEngineError):
-        return Problem(409, "not-possible", str(error))
+    for kind, status, name in _PROBLEMS:
+        if isinstance(error, kind):
+            pause = getattr(error, "retry_after", None)
+            return Problem(status, name, str(error), retry_after=pause)
     _log.error("request_failed", operation=operation, error=trace_of(error))
     return Problem(500, "server-error", "the server has failed; its log says how")
 
