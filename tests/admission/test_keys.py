@@ -201,6 +201,17 @@ async def test_heavy_call_that_gives_up_frees_its_key(crew_of: MakeCrew) -> None
         assert crew.started == ["h", "light"]
 
 
+async def test_who_comes_after_a_heavy_call_has_given_up_is_not_kept(crew_of: MakeCrew) -> None:
+    """C8, C14: of a call that has gone nothing stands in the way of the next one of its key."""
+    crew = crew_of(key_limits={"limit": 2})
+    await crew.call("a", "b", key="k")
+    await crew.call("heavy", key="k", weight=2)
+    await crew.cancel("heavy")
+    await crew.end("a")
+    await crew.call("light", key="k")
+    assert crew.started == ["a", "b", "light"]
+
+
 async def test_priority_within_a_key(crew_of: MakeCrew) -> None:
     """C5, C14: a key that is full is given on to the most urgent of its calls, in any bucket."""
     crew = crew_of(strategy="priority", key_limits={"limit": 1})

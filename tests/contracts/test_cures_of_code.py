@@ -141,9 +141,11 @@ CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
      lambda: registered(lambda q, /: q, Q), lambda: registered(lambda q: q, Q)),
     ("executors/handler.py: give both the same names",
      lambda: registered(lambda q: q, {**Q, "name": "p"}), lambda: registered(lambda q: q, Q)),
-    ("executors/handler.py: add it to parameters, or give it a default in the handler",
+    (("executors/handler.py: add it to parameters, give it a default in the handler, or name it "
+      "context if it is the ToolExecutionContext"),
      lambda: registered(lambda q, p: q + p, Q),
-     lambda: (registered(lambda q: q, Q), registered(lambda q, p="x": q + p, Q))),
+     lambda: (registered(lambda q: q, Q), registered(lambda q, p="x": q + p, Q),
+              registered(lambda q, context: q, Q))),
     (("executors/handler.py: make it required, or give it a default in the tool or in the "
       "handler"), lambda: registered(lambda q: q, LOOSE),
      lambda: (registered(lambda q: q, Q), registered(lambda q="x": q, LOOSE),

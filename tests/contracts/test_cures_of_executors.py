@@ -32,6 +32,7 @@ from tool_engine import (
     ToolExecutionError,
 )
 from tool_engine.catalog.approval.lock import ToolLock
+from tool_engine.cli.files.checking import check_files
 from tool_engine.executors.number import CalculationError, parse_number
 from tool_engine.executors.secrets import MAX_SECRET_BYTES
 from tool_engine.executors.tool_search import ToolSearchExecutor
@@ -56,6 +57,7 @@ MODULE = (
     "executors/python/handler_source.py: install the package, or add the folder that it is in to "
     "PYTHONPATH"
 )
+GENERATOR = "executors/python/handler_source.py: return the whole value instead"
 TWICE = "executors/executor_registry.py: register the one that you mean with register_executor"
 BROKEN = "executors/executor_registry.py: repair or uninstall that package"
 SECRET = "executors/secrets.py: the tool needs it: …"
@@ -64,7 +66,20 @@ KEY = "executors/templates.py: keys are texts: write … in quotes"
 TEXT = "executors/templates.py: write a text"
 SEARCH = "executors/tool_search.py: run it by a ToolEngine"
 TRIED = {row[0] for row in SUMS}
-TRIED |= {NUMBERS, OTHER_CODE, SLOW, MODULE, TWICE, BROKEN, SECRET, VARIABLE, KEY, TEXT, SEARCH}
+TRIED |= {
+    NUMBERS,
+    OTHER_CODE,
+    SLOW,
+    MODULE,
+    GENERATOR,
+    TWICE,
+    BROKEN,
+    SECRET,
+    VARIABLE,
+    KEY,
+    TEXT,
+    SEARCH,
+}
 
 
 def check(row: str, error: object) -> None:
@@ -180,6 +195,18 @@ async def test_module_that_is_not_on_the_path(
     assert await asyncio.to_thread(said_by, "", tools) == "None"
     sys.path.append(str(file.parent))
     assert await error_of(tools, "t") == ""
+
+
+def test_a_generator(tools: Path, hands: Callable[..., Path]) -> None:
+    """The source shows it, before anything is imported."""
+    file = hands("def run(): yield 1\n")
+    sys.path.insert(0, str(file.parent))
+    define(tools, "t", HANDLER)
+    (checked,) = check_files([str(tools)])
+    check(GENERATOR, checked.problems[0])
+    file.write_text("def run(): return [1]\n", encoding="utf-8")
+    (checked,) = check_files([str(tools)])
+    assert not checked.problems
 
 
 async def test_other_code_than_was_approved(tools: Path, hands: Callable[..., Path]) -> None:

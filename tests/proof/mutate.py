@@ -112,6 +112,8 @@ class Tree:
             by = f"{hanging['test']} (hangs)"
         elif code == SOME_FAILED and (failing := SUMMARY.search(printed)) is not None:
             by = failing["test"]
+        elif "MemoryError" in printed:
+            by = f"the limit of {MEMORY_LIMIT >> 30} GiB"
         else:
             raise MutationError(f"pytest ended with {code}:\n{printed}")
         return Outcome(is_caught=True, by=by, seconds=seconds)

@@ -104,6 +104,14 @@ async def test_endless_run(tree: Tree) -> None:
     assert (outcome.is_caught, outcome.by) == (True, "the limit of 1 s")
 
 
+async def test_run_that_fills_the_memory(tree: Tree) -> None:
+    """A mutation that leaves pytest no memory to say so is caught by that limit."""
+    ends = "[1, 2]\nimport atexit, os\n"
+    ends += "atexit.register(lambda: (os.write(2, b'MemoryError'), os._exit(1)))"
+    outcome = await tree.try_out(mutation("[1, 2]", ends))
+    assert (outcome.is_caught, outcome.by) == (True, "the limit of 4 GiB")
+
+
 @pytest.mark.parametrize(
     ("new", "suite"),
     [("[1, 2] + undefined", SUITE), ("[3, 4]", ("tests/no_such_test.py",))],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.model.checks.nearness import find_nearest
+from tool_engine.visible import escape_hidden
 
 if TYPE_CHECKING:
     from tool_engine.engine import ToolEngine
@@ -26,12 +28,34 @@ _ALMOST: Final = re.compile(r"\.(ya?ml\.(txt|json)|json|yam|yalm|ymal|ymls|yamls
 """The end of a name that was meant as that of a tool file."""
 NOT_LOADED: Final = "tool_not_loaded"
 """The type of the error about a tool whose file could not be loaded."""
+_MOST_SHOWN: Final = 5
+"""Faults that are printed one by one."""
 
 
 def report_broken(settings: Settings, files: int) -> None:
     if files:
         summary = f"{count_text(files, 'file')} could not be loaded"
         sys.stderr.write(f"{summary}; see tool-engine validate {safe_text(settings.tools)}\n")
+
+
+def report_faults(settings: Settings, errors: Iterable[tuple[str, str]]) -> None:
+    """Say how many files have faults that `validate` shows, and print what only running shows.
+
+    Args:
+        settings: Those of the command.
+        errors: The file and the words of each fault that an engine found.
+    """
+    known: dict[str, str] = dict(errors)
+    files = [each for each in known if Path(each).is_file()]
+    # By name: commands that check files are above what reports them.
+    check_files = import_module("tool_engine.cli.files.checking").check_files
+    right = {each.file for each in check_files(files) if not each.problems} if files else set()
+    report_broken(settings, len(known.keys() - right))
+    for count, file in enumerate(sorted(right)):
+        if count == _MOST_SHOWN:
+            report_broken(settings, len(right) - count)
+            break
+        sys.stderr.write(f"{escape_hidden(known[file])}\n")
 
 
 def report_empty(settings: Settings) -> None:
@@ -76,10 +100,10 @@ def list_misnamed(entries: Iterable[Path], stem: str | None = None) -> Iterator[
 def report_load_errors(settings: Settings, engine: ToolEngine, unfit: int) -> None:
     """Say how many files and workflows have faults, and whether a server gave no tools."""
     of_servers = engine.list_mcp_errors()
-    files = {place for place, text in engine.load_errors if (place, text) not in of_servers}
+    errors = {place: text for place, text in engine.load_errors if (place, text) not in of_servers}
     if settings.is_without_folder:
-        files.discard(settings.tools)
-    report_broken(settings, len(files))
+        errors.pop(settings.tools, None)
+    report_faults(settings, errors.items())
     if unfit:
         summary = f"{count_text(unfit, 'workflow')} with a tool that is not there, or does not fit"
         sys.stderr.write(f"{summary}; see tool-engine validate {safe_text(settings.tools)}\n")

@@ -6,11 +6,12 @@ square bracket of it counts as markup.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +24,8 @@ from tool_engine.visible import escape_hidden as written_out
 _MAX_DEPTH: Final = 100
 _WIDTH: Final = 80
 _CONTAINERS: Final = (Mapping, list, tuple, set, frozenset)
+_kept: Final[list[TextIO]] = []
+"""Where documents go, while what tools print goes elsewhere."""
 
 
 class _Console(Console):
@@ -86,17 +89,33 @@ def json_text(value: Any, *, indent: int | None = 2) -> str:
     )
 
 
+@contextlib.contextmanager
+def prints_aside() -> Iterator[None]:
+    """Send what tools print to stderr, and documents to stdout as ever."""
+    _kept.append(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _kept.pop()
+
+
 def print_json(value: Any) -> None:
-    sys.stdout.write(json_text(value) + "\n")
+    _find_stdout().write(json_text(value) + "\n")
 
 
 def print_json_line(value: Any) -> None:
-    sys.stdout.write(json_text(value, indent=None) + "\n")
-    sys.stdout.flush()
+    stdout = _find_stdout()
+    stdout.write(json_text(value, indent=None) + "\n")
+    stdout.flush()
+
+
+def _find_stdout() -> TextIO:
+    return _kept[-1] if _kept else sys.stdout
 
 
 def _speaks_unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+    return (_find_stdout().encoding or "").lower().replace("-", "").startswith("utf")
 
 
 def _to_json(value: Any, depth: int) -> Any:

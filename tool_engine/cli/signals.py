@@ -6,7 +6,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,22 +38,25 @@ def run_async(
     *,
     log_level: int = logging.WARNING,
     explain: Callable[[], str] = lambda: CALLS_CANCELLED,
+    has_document: bool = False,
 ) -> int:
     """Run a command's coroutine; Ctrl-C cancels it and the running calls.
 
     So does the end of the process (SIGTERM) or of its terminal (SIGHUP): programs that tools have
     started do not go on without it. The coroutine returns the exit code; log lines from `log_level`
-    on go to stderr. `explain` returns what has become of its work at such an end.
+    on go to stderr, and so does what tools print, if stdout `has_document`. `explain` returns what
+    has become of its work at such an end.
 
     Raises:
         CommandError: Ctrl-C was pressed, or a signal ended the process.
     """
     import asyncio
 
+    from tool_engine.cli.console import prints_aside
     from tool_engine.cli.logs import logs_on_stderr
 
     try:
-        with logs_on_stderr(log_level):
+        with logs_on_stderr(log_level), prints_aside() if has_document else nullcontext():
             return asyncio.run(_run_interruptible(command))
     except _LeftBehindError as left:
         return left.exit_code

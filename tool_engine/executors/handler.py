@@ -224,8 +224,8 @@ def _check_needs(
         if parameter is None:
             raise ConfigurationError(
                 f"{who} needs {name!r}, which the tool does not declare; it declares "
-                f"({', '.join(declared)}); add it to parameters, or give it a default in the "
-                "handler"
+                f"({', '.join(declared)}); add it to parameters, give it a default in the handler, "
+                "or name it context if it is the ToolExecutionContext"
             )
         if not (parameter.required or parameter.has_default):
             raise ConfigurationError(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.json.returned_value import safe_repr
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.chunks import ChunkReader, dump_object, read_field
+from tool_engine.protocols.foreign_replies import find_protocol
 from tool_engine.protocols.reply_builder import Ending, ReplyBuilder
 
 # Why a call that came in events is not run.
@@ -37,9 +38,14 @@ class Reader(Protocol):
 class ChunkDecoder(ABC):
     """A decoder of one reply from chunks; reports what is lost."""
 
+    protocol: ClassVar[str]
+    """The name of the protocol whose replies it reads."""
+
     def __init__(self, builder: ReplyBuilder, reader: Reader) -> None:
         self._builder = builder
         self._reader = reader
+        self._is_known = False
+        """Whether the first chunk was looked at: it says whose reply it is."""
         self._reply: ParsedReply | None = None
 
     @abstractmethod
@@ -76,11 +82,23 @@ class ChunkDecoder(ABC):
             # Problems are reported in their place among the payloads.
             if self._reader.problems:
                 events += self._report_problems()
+            if not self._is_known and (owner := self._find_owner(payload)):
+                events += self._builder.report_lost(
+                    f"the reply is one of the protocol {owner!r}, not of {self.protocol!r}; read "
+                    "it with that one"
+                )
+                continue
             try:
                 events += self._take_payload(payload)
             except RecursionError:
                 events += self._builder.report_lost(_TOO_DEEP)
         return events
+
+    def _find_owner(self, payload: Any) -> str:
+        """Return the protocol that a reply belongs to, if that is another one."""
+        self._is_known = True
+        owner = find_protocol(getattr(payload, "value", payload))
+        return "" if owner == self.protocol else owner
 
     def _report_problems(self) -> list[StreamEvent]:
         problems, self._reader.problems = self._reader.problems, []

@@ -438,6 +438,27 @@ def test_restart_grants_nothing_until_each_life_has_said_what_it_holds() -> None
     assert pair.coordinator.books.used == {AI: 1}
 
 
+def test_what_is_granted_after_a_restart_comes_after_what_was_granted_before() -> None:
+    """The process takes the larger one of two counts: of one that began anew it had less than it
+    used, and gave back too little.
+    """
+    pair = Pair("a", limits=ClusterLimits(1, buckets={"ai": 3}))
+    a = pair.holders["a"]
+    on_disk = save_state(pair.coordinator)
+    pair.do(a, a.ask(1, {AI: 2}, 0.1), 0.1)
+    pair.coordinator = load_state(on_disk)  # the newest changes were lost
+    pair.coordinator.restart(0.2)
+    a.on_connection_lost(0.2)
+    pair.do(a, a.on_connected(0.2), 0.2)
+    assert pair.coordinator.books.used == {AI: 2}
+    assert pair.do(a, a.ask(2, {AI: 1}, 0.3), 0.3) == [Start(2)]
+    assert a.accounts[AI].out == pair.coordinator.books.used[AI] == 3
+    pair.do(a, a.give_back(1, 0.4), 0.4)
+    pair.do(a, a.give_back(2, 0.4), 0.4)
+    pair.do(a, a.let_idle_go(0.5), 0.5)
+    assert pair.coordinator.books.used.get(AI, 0) == 0
+
+
 def test_call_that_asks_gets_what_is_idle_elsewhere() -> None:
     pair = Pair("a", "b")
     a, b = pair.holders["a"], pair.holders["b"]

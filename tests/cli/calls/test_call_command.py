@@ -92,6 +92,56 @@ def test_the_place_of_a_denial(command: Callable[..., Any], tools: Path) -> None
     assert f"{tools / 'no.yaml'}: permission: deny; write another one there" in ended.out
 
 
+def write_python_tool(tools: Path, name: str, code: str) -> None:
+    """A tool of a module beside it, without parameters."""
+    (tools / f"{name}.py").write_text(code, encoding="utf-8")
+    (tools / f"{name}.yaml").write_text(
+        f"name: {name}\ndescription: Says something.\neffect: read\n"
+        f"tests: [{{name: runs, params: {{}}, expect: {{result: ok}}}}]\n"
+        f'entry: {{type: python, handler: "{name}:run"}}\n',
+        encoding="utf-8",
+    )
+
+
+def test_what_a_tool_prints_is_in_no_document(
+    command: Callable[..., Any], tools: Path, tmp_path: Path
+) -> None:
+    """Standard output has the JSON alone, and the prints are not lost; without it they stay."""
+    write_python_tool(
+        tools, "loud", 'print("loads")\ndef run():\n    print("debug")\n    return "ok"\n'
+    )
+    batch = tmp_path / "calls.json"
+    batch.write_text('[{"tool": "loud", "params": {}}]', encoding="utf-8")
+    for words in (("call", "loud"), ("batch", str(batch)), ("test", "loud")):
+        ended = command("--path", str(tools), *words, "--json")
+        assert ended.code == 0, words
+        assert ended.json, words
+        assert "debug\n" in ended.err, words
+    assert command("--path", str(tools), "call", "loud").out.startswith("debug\n")
+
+
+def test_numbers_that_json_has_not(command: Callable[..., Any], tools: Path) -> None:
+    """They are words, as in a record: `null` was printed for each."""
+    write_python_tool(tools, "odd", 'def run():\n    return [float("nan"), float("inf")]\n')
+    call = ("--path", str(tools), "call", "odd")
+    assert '"NaN"' in command(*call).out
+    assert command(*call, "--json").json["output"] == {"result": ["NaN", "Infinity"]}
+
+
+def test_a_fault_that_only_running_shows_is_printed(
+    command: Callable[..., Any], tools: Path
+) -> None:
+    """`validate` imports nothing: what it does not show is not left to it."""
+    write_python_tool(tools, "lame", "import no_such_module\ndef run(): ...\n")
+    (tools / "broken.yaml").write_text("name: broken\n", encoding="utf-8")
+    assert "1 invalid" in command("--path", str(tools), "validate").out
+    for words in (("call", "echo", "message=a"), ("test",)):
+        said = command("--path", str(tools), *words).err
+        assert f"1 file could not be loaded; see tool-engine validate {tools}\n" in said, words
+        assert f"{tools / 'lame.yaml'}:5:" in said, words
+        assert "No module named 'no_such_module'; install what it imports" in said, words
+
+
 def test_a_broken_file_is_one_sentence(command: Callable[..., Any], tools: Path) -> None:
     """Other tools are called as ever; a call of the broken one says what is wrong with it."""
     broken = "\n".join(["name: y", "tgas: 5", *(f"k{n}: 1" for n in range(30))])

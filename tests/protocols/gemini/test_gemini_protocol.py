@@ -263,7 +263,7 @@ def test_a_reply_that_nobody_ended(gemini: GeminiProtocol) -> None:
         (None, "nothing that Gemini says"),
         (7, "nothing that Gemini says"),
         ({}, "nothing that Gemini says"),
-        ({"choices": []}, "nothing that Gemini says"),
+        ({"choices": []}, "one of the protocol 'openai', not of 'gemini'; read it with that one"),
         ({"candidates": {}}, "must be a list"),
         ({"candidates": [None]}, "must be an object"),
         (chunk([None]), "must be an object"),

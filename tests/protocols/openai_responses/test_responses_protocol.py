@@ -772,7 +772,7 @@ def test_garbage(wrong: Any) -> None:
 
 def test_the_wrong_protocol() -> None:
     """Who passes a reply of Chat Completions is told so."""
-    assert "its protocol is 'openai'" in parse({"choices": []}).findings[0].message
+    assert "one of the protocol 'openai'" in parse({"choices": []}).findings[0].message
 
 
 def test_quiet() -> None:

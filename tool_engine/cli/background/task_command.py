@@ -123,6 +123,7 @@ def _run_request(settings: Settings, request: Request) -> int:
     return run_async(
         _run_step(settings, request, given, goes_on),
         explain=lambda: "".join(goes_on) or CALLS_CANCELLED,
+        has_document=request.as_json,
     )
 
 

@@ -72,10 +72,12 @@ def run_command(
 def run_batch(settings: Settings, file: str, options: BatchOptions, *, as_json: bool) -> int:
     calls = read_calls(file)
     if options.trace is None:
-        return run_async(_run_batch(settings, calls, options, as_json=as_json))
+        run = _run_batch(settings, calls, options, as_json=as_json)
+        return run_async(run, has_document=as_json)
     records: list[ToolCallRecord] = []
     _open_trace(options.trace)
-    code = run_async(_run_batch(settings, calls, options, records, as_json=as_json))
+    run = _run_batch(settings, calls, options, records, as_json=as_json)
+    code = run_async(run, has_document=as_json)
     # Written after the loop has ended, which a slow disk would have blocked.
     written = write_trace(options.trace, records)
     if not as_json:

@@ -36,6 +36,7 @@ from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.content.blocks import read_content, write_text
 from tool_engine.model.event import ToolEngineEventType
+from tool_engine.model.json.returned_value import copy_plain
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool, server_of
 
@@ -82,7 +83,8 @@ def run_command(
 def call_tool(settings: Settings, request: Request, *, as_json: bool) -> int:
     # Read before the loop runs: a Ctrl-C cannot cancel a coroutine that waits for stdin.
     params = read_params(request.params_file)
-    return run_async(_call_tool(settings, request, params, as_json=as_json))
+    run = _call_tool(settings, request, params, as_json=as_json)
+    return run_async(run, has_document=as_json)
 
 
 def print_result(result: ToolExecutionResult) -> None:
@@ -101,7 +103,9 @@ def print_result(result: ToolExecutionResult) -> None:
         return
     # Bytes as base64 are nothing to read: with --json all of it is printed.
     parts = read_content(output)
-    console.print(as_text(write_text(parts) if parts else json_text(output)), soft_wrap=True)
+    console.print(
+        as_text(write_text(parts) if parts else json_text(copy_plain(output))), soft_wrap=True
+    )
 
 
 def _list_unsaid(result: ToolExecutionResult) -> list[dict[str, Any]]:

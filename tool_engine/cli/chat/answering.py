@@ -45,7 +45,8 @@ class Before(NamedTuple):
 def answer_request(
     settings: Settings, token: str, decision: ApprovalDecision, *, as_json: bool
 ) -> int:
-    return run_async(_answer_request(settings, token, decision, as_json=as_json))
+    answer = _answer_request(settings, token, decision, as_json=as_json)
+    return run_async(answer, has_document=as_json)
 
 
 async def _answer_request(

@@ -136,7 +136,8 @@ def lead_chat(settings: Settings, options: ChatOptions, *, as_json: bool) -> int
     from tool_engine.cli.chat.conversation import run_chat
 
     try:
-        return run_async(run_chat(settings, options, system, as_json=as_json))
+        run = run_chat(settings, options, system, as_json=as_json)
+        return run_async(run, has_document=as_json)
     except CommandError as error:
         if not as_json or error.kind != "interrupted":
             raise

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import typer
 
 from tool_engine.catalog.yaml.document import format_path
-from tool_engine.cli.broken import find_errors, missing_in, report_broken, report_empty
+from tool_engine.cli.broken import find_errors, missing_in, report_empty, report_faults
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.console import as_text, make_console, print_json, safe_text
 from tool_engine.cli.engines import AppOption, Found, load_app, wait_for_app
@@ -125,7 +125,8 @@ def run_tests(settings: Settings, options: RunOptions, form: str = "text") -> in
     engine = load_app(options.app) if options.app else ToolEngine(config)
     outcome = _Outcome([], [])
     # Files that did not load are reported below, with the rest.
-    run_async(_run_tests(settings, engine, options, outcome), log_level=logging.ERROR)
+    run = _run_tests(settings, engine, options, outcome)
+    run_async(run, log_level=logging.ERROR, has_document=form != "text")
     if options.junit is not None:
         write_output(options.junit, xml_text(junit_xml(outcome.reports, outcome.load_errors)))
     if form == "junit":
@@ -136,7 +137,7 @@ def run_tests(settings: Settings, options: RunOptions, form: str = "text") -> in
         print_json(_to_dict(outcome, options))
     else:
         _print_outcome(outcome, options)
-        report_broken(settings, len(outcome.load_errors))
+        report_faults(settings, outcome.load_errors)
         if not outcome.reports and options.app is None:
             report_empty(settings)
     return EXIT_OK if outcome.is_good(is_strict=options.is_strict) else EXIT_FAILED
@@ -152,7 +153,7 @@ async def _run_tests(
                 continue
             broken = find_errors(name, engine.load_errors) if options.keeps_errors else []
             if not broken:
-                report_broken(settings, len(engine.load_errors))
+                report_faults(settings, engine.load_errors)
                 raise missing_in(settings, engine, name)
             outcome.load_errors.extend(each for each in broken if each not in outcome.load_errors)
         if not options.names:

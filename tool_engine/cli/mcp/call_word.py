@@ -22,7 +22,7 @@ def run_word(settings: Settings, request: Request) -> int:
         raise CommandError(
             "`mcp call` takes a server and a tool, such as: mcp call github search query=x"
         )
-    return run_async(_call_tool(settings, request))
+    return run_async(_call_tool(settings, request), has_document=request.as_json)
 
 
 async def _call_tool(settings: Settings, request: Request) -> int:

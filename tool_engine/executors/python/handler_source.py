@@ -77,6 +77,10 @@ class ModuleSource:
                 f"{self._module}:object.method"
             )
         if isinstance(node, _Function) and not node.decorator_list:
+            if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in _walk_own(node)):
+                raise SourceError(
+                    f"the handler {name} is a generator; return the whole value instead"
+                )
             try:
                 check_signature(_read_signature(node), name, tool)
             except ConfigurationError as error:
@@ -261,6 +265,14 @@ def _bound_names(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST | None]]:
             for target in one or getattr(statement, "targets", []):
                 if isinstance(target, ast.Name):
                     yield target.id, statement.value
+
+
+def _walk_own(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is in a function, without the functions and classes in it."""
+    for each in ast.iter_child_nodes(node):
+        if not isinstance(each, _Function | ast.Lambda | ast.ClassDef):
+            yield each
+            yield from _walk_own(each)
 
 
 def _read_signature(node: _Function) -> inspect.Signature:

@@ -47,6 +47,8 @@ _LATE: Final = "more content came after the end of the message: it was not read"
 class AnthropicDecoder(EventDecoder):
     """A decoder of one message from events, mappings or bytes."""
 
+    protocol = "anthropic"
+
     def __init__(self, known: KnownTools, rule: NameRule, *, repair: bool = True) -> None:
         super().__init__(ReplyBuilder(known, repair=repair, ids=_IDS))
         self._rule = rule

@@ -71,6 +71,8 @@ _UNFINISHED: Final = "the model did not finish the arguments of this call; write
 class GeminiDecoder(ChunkDecoder):
     """A decoder of one reply from SDK objects, mappings or bytes."""
 
+    protocol = "gemini"
+
     def __init__(self, known: KnownTools, *, repair: bool = True) -> None:
         super().__init__(ReplyBuilder(known, repair=repair), GeminiReader())
         self._known = known

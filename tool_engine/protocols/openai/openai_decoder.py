@@ -41,6 +41,8 @@ class OpenAIDecoder(ChunkDecoder):
     whole completion, or a bare assistant message, is a chunk too.
     """
 
+    protocol = "openai"
+
     def __init__(
         self, known: KnownTools, *, repair: bool = True, refine: Refine | None = None
     ) -> None:

@@ -34,6 +34,8 @@ _LATE: Final = "more came after the end of the response: it was not read"
 class OpenAIResponsesDecoder(EventDecoder):
     """A decoder of one response from events, mappings or bytes."""
 
+    protocol = "openai_responses"
+
     def __init__(
         self,
         known: KnownTools,
@@ -83,8 +85,7 @@ class OpenAIResponsesDecoder(EventDecoder):
         if isinstance(kind, str):
             # Signs of life, and future events.
             return self._output.add_unknown(payload)
-        hint = "; its protocol is 'openai'" if read_field(payload, "choices") is not None else ""
-        return self._builder.report_lost(f"a chunk is no part of a response{hint}", payload)
+        return self._builder.report_lost("a chunk is no part of a response", payload)
 
     def _take_several(self, payloads: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
         if not payloads:
