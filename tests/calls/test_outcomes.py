@@ -141,6 +141,25 @@ async def test_executor_not_found(engine: ToolEngine, audit: Audit) -> None:
     assert audit.kinds() == ["execution_failed"]
 
 
+@pytest.mark.parametrize(
+    ("handler", "cure"),
+    [
+        ("./parts/look.py", "write parts.look:FUNCTION"),
+        ("parts.look", "did you mean 'parts:look'? Or parts.look:FUNCTION, if it is a module"),
+        ("look", "write a function of a module as module:function, or register it"),
+    ],
+)
+async def test_a_python_handler_without_its_function(
+    engine: ToolEngine, handler: str, cure: str
+) -> None:
+    """It names no executor, so that to register one is no cure of a path."""
+    engine.register_tool(ADD | {"entry": {"type": "python", "handler": handler}})
+    result = await engine.execute("add", {"a": 1})
+    assert result.error_type == "executor_not_found"
+    assert cure in str(result.error)
+    assert ("register" in str(result.error)) == (handler == "look")
+
+
 async def test_steps_come_in_their_order(engine: ToolEngine, audit: Audit) -> None:
     """K23-K26: look-up before validation before the executor before admission before STARTED."""
     engine.register_tool(ADD | {"entry": {"type": "custom", "handler": "missing"}})

@@ -24,6 +24,7 @@ from tests.meta.sources import tree
 from tool_engine import (
     ConcurrencyConfig,
     MCPSource,
+    Tool,
     ToolCallConfig,
     ToolConfigLoader,
     ToolEngine,
@@ -243,7 +244,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ),
     (
         "executors/executor_registry.py",
-        lambda: _raise(ExecutorRegistry().nearest("SqlQuery")),
+        lambda: _raise(ExecutorRegistry().missing_cure(_tool_of("SqlQuery"))[1]),
         "sql_query",
     ),
     ("executors/calculator.py", of(calculate, "2 * PI"), "pi"),
@@ -327,6 +328,11 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         "text",
     ),
 ]
+
+
+def _tool_of(handler: str) -> Tool:
+    entry = {"type": "custom", "handler": handler}
+    return ToolConfigLoader().from_mapping({"name": "t", "description": "x", "entry": entry})
 
 
 def _raise(text: str) -> None:

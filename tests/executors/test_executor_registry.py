@@ -87,8 +87,8 @@ def test_nobody_offers_it(make: Make) -> None:
     """K25: no executor is None, and the nearest name helps the author."""
     registry = ExecutorRegistry()
     assert registry.resolve(make({"handler": "calculater"})) is None
-    assert registry.nearest("calculater") == "calculator"
-    assert registry.nearest("zzzzzz") == ""
+    assert registry.missing_cure(make({"handler": "calculater"}))[1] == "calculator"
+    assert registry.missing_cure(make({"handler": "zzzzzz"}))[1] == ""
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ class TestEntryPoints:
         assert await found.execute(make({}), {}, None) == "good"  # type: ignore[arg-type]
         assert registry.get(name) is found
         assert name in registry.names()
-        assert registry.nearest(f"{name}s") == name
+        assert registry.missing_cure(make({"handler": f"{name}s"}))[1] == name
 
     @pytest.mark.parametrize(
         ("name", "reason"),

@@ -217,16 +217,16 @@ class Planner:
 
     def _unknown_executor(self, tool: Tool) -> Failure:
         """Return the failure of a tool whose handler is not registered."""
-        near = self._registry.nearest(tool.handler)
-        hint = f"; did you mean {near!r}?" if near else ""
-        if tool.implementation_config.get("type") == "python" and not near:
-            hint = "; write a function of a module as module:function"
-        return Failure(
-            "executor_not_found",
-            f"tool {tool.name!r} needs the executor {tool.handler!r}, which is unknown{hint}; "
-            f"register it with engine.register_executor({tool.handler!r}, ...) or correct "
-            "entry.handler",
+        cure, near = self._registry.missing_cure(tool)
+        message = (
+            f"tool {tool.name!r} needs the executor {tool.handler!r}, which is unknown; {cure}"
         )
+        if near and not self._registry.is_path(tool):
+            message += (
+                f"; register it with engine.register_executor({tool.handler!r}, ...) or correct "
+                "entry.handler"
+            )
+        return Failure("executor_not_found", message)
 
 
 def _choose_readying(tool: Tool) -> Readying:

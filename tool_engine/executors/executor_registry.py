@@ -81,6 +81,10 @@ ENTRY_POINT_GROUP: Final = "tool_engine.executors"
 PYTHON: Final = "python"
 """Stands for the executors of handlers such as `package.module:function`."""
 _PYTHON_ENTRY: Final = "tool_engine.executors.python.python_entry"
+_MEANT_PLACE: Final = "tool_engine.executors.python.meant_place"
+_NO_HANDLER: Final = (
+    "entry is missing, or has no handler: add `entry: {type: python, handler: module:function}`"
+)
 _HTTP: Final = "http_request"
 _COMMAND: Final = "run_command"
 _FLEET_COMMANDS: Final = "tool_engine.executors.fleet.fleet_program"
@@ -221,12 +225,36 @@ class ExecutorRegistry:
     def names(self) -> list[str]:
         return sorted({*self._registered, *BUILTIN_EXECUTORS, *self._find_offered()})
 
-    def nearest(self, name: str) -> str:
-        """Return the likely name of an executor, or the function that a dotted path means."""
-        near = find_nearest(name, self.names())
-        module, _, function = name.rpartition(".")
-        is_path = bool(module) and all(part.isidentifier() for part in name.split("."))
-        return near or (f"{module}:{function}" if is_path else "")
+    def missing_cure(self, tool: Tool, *, may_read: bool = False) -> tuple[str, str]:
+        """Return what to do about a tool that nothing runs, and the handler that was meant.
+
+        Args:
+            tool: It has no executor.
+            may_read: Whether the source of the module that its handler may mean is read, which
+                blocks.
+        """
+        entry, handler = tool.implementation_config, tool.handler
+        register = f"register it with engine.register_executor({handler!r}, ...)"
+        is_python = entry.get("type") == PYTHON
+        if not entry.get("handler") and (is_python or entry == {"type": "custom"}):
+            return f"{_NO_HANDLER}, or {register}", ""
+        if near := find_nearest(handler, self.names()):
+            return f"did you mean {near!r}?", near
+        # Loaded by name: most tools have an executor.
+        meant = import_module(_MEANT_PLACE)
+        if is_python or meant.is_path(handler):
+            place = meant.find_place(handler, tool.name) if may_read else meant.write_place(handler)
+            if place:
+                cure = meant.word_place(place) if may_read else meant.word_guess(handler, place)
+                return cure, "" if meant.FUNCTION in place else place
+        words = "write a function of a module as module:function, or " if is_python else ""
+        return f"{words}{register}", ""
+
+    def is_path(self, tool: Tool) -> bool:
+        """Return True for a Python tool whose handler is the path of a file or of a module."""
+        entry = tool.implementation_config
+        is_python = entry.get("type") == PYTHON and bool(entry.get("handler"))
+        return is_python and bool(import_module(_MEANT_PLACE).is_path(tool.handler))
 
     def resolve(self, tool: Tool) -> ToolExecutor | None:
         """Return the executor that runs `tool`, or None; raise as `get` does.

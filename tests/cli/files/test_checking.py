@@ -109,6 +109,42 @@ def test_a_handler_that_nothing_runs_is_a_warning(command: Callable[..., Any], t
     assert "runs 'shop.tools.find'; did you mean 'shop.tools:find'?" in ended.out
 
 
+@pytest.mark.parametrize("handler", ["parts_of.one", "parts_of/one.py", "./parts_of/one.py"])
+def test_a_python_handler_that_is_a_path_is_an_error(
+    command: Callable[..., Any], tools: Path, handler: str
+) -> None:
+    """No executor has the name of a file or of a module; the cure is applied, and it runs."""
+    module = tools.parent / "parts_of" / "one.py"
+    module.parent.mkdir()
+    module.write_text("def look(text): return text\n", "utf-8")
+    text = (
+        "name: found\ndescription: x\nparameters:\n"
+        "- {name: text, type: string, description: x, required: true}\n"
+        "entry: {type: python, handler: HANDLER}\n"
+    )
+    write(tools, "found.yaml", text.replace("HANDLER", handler))
+    ended = command("--path", str(tools.parent), "validate")
+    assert ended.code == 1
+    cure = re.search(r"did you mean '([^']+)'", ended.out)
+    assert cure is not None, ended.out
+    write(tools, "found.yaml", text.replace("HANDLER", cure[1]))
+    ended = command("--path", str(tools.parent), "call", "found", "text=yes")
+    assert (ended.code, ended.out.strip()) == (0, "yes"), ended.err
+
+
+@pytest.mark.parametrize("entry", ["", "entry: {type: custom}\n", "entry: {type: python}\n"])
+def test_a_definition_that_says_nothing_of_a_handler(
+    command: Callable[..., Any], tools: Path, entry: str
+) -> None:
+    """An entry that was forgotten is not an executor whose name is misspelt."""
+    write(tools, "bare.yaml", f"name: bare\ndescription: x\n{entry}")
+    ended = command("validate")
+    assert "entry is missing, or has no handler: add `entry: {" in ended.out
+    assert "engine.register_executor('bare'" in ended.out
+    called = command("call", "bare")
+    assert "entry is missing, or has no handler" in called.out
+
+
 WORKFLOW = """name: flow
 description: x
 effect: read

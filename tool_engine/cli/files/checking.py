@@ -256,8 +256,8 @@ def _check_file(file: str, executors: ExecutorRegistry) -> Checked:
 def check_tool(tool: Tool, executors: ExecutorRegistry) -> list[DefinitionProblem]:
     """Return what is wrong with a tool's entry."""
     problems = executors.check(tool)
-    # Built-in handlers are known; others may be registered in code.
-    if tool.implementation_config.get("type") != "builtin":
+    # Built-in handlers are known, and a path is a function's; others may be registered in code.
+    if tool.implementation_config.get("type") != "builtin" and not executors.is_path(tool):
         return problems
     missing = _missing_executor(tool, executors)
     return [*problems, missing] if missing else problems
@@ -290,9 +290,8 @@ def _load_neighbours(checked: list[Checked], loader: ToolConfigLoader) -> list[T
 def _missing_executor(tool: Tool, executors: ExecutorRegistry) -> DefinitionProblem | None:
     if executors.name_of(tool) in (PYTHON, *executors.names()):
         return None
-    near = executors.nearest(tool.handler)
-    hint = f"did you mean {near!r}?" if near else "register it with engine.register_executor"
-    message = f"nothing installed runs {tool.handler!r}; {hint}"
+    cure, near = executors.missing_cure(tool, may_read=True)
+    message = f"nothing installed runs {tool.handler!r}; {cure}"
     return DefinitionProblem(message, file=tool.source or "", path="entry.handler", nearest=near)
 
 

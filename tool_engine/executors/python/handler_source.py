@@ -86,6 +86,12 @@ class ModuleSource:
             except ConfigurationError as error:
                 raise SourceError(str(error)) from None
 
+    def list_functions(self) -> list[str]:
+        """Return the names of its functions, without those that are its own business."""
+        body = [] if self._tree is None else self._tree.body
+        names = [each.name for each in body if isinstance(each, _Function)]
+        return [name for name in names if not name.startswith("_")]
+
     def _describe_loaded(self, name: str) -> str:
         """Return what a name of a module that is loaded already is; empty if it may be called."""
         loaded = vars(sys.modules.get(self._module, builtins)).get(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Final
 
 import msgspec
@@ -115,10 +116,12 @@ class _Reader(EntryReader[PythonEntry]):
     def _read_place(self, handler: str) -> tuple[str, str] | None:
         module, _, name = handler.partition(":")
         if not (_is_dotted(module) and _is_dotted(name)):
+            # Loaded by name: most handlers are right.
+            meant = import_module("tool_engine.executors.python.meant_place").write_place(handler)
             self.problem(
                 "entry.handler",
                 f"{handler!r} names no function; write package.module:function, the module as in "
-                "an import, such as my_tools.text:shorten",
+                f"an import, such as {meant or 'my_tools.text:shorten'}",
             )
             return None
         return module, name
