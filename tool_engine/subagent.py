@@ -251,9 +251,10 @@ class ToolSubAgent(KnownArguments, KnownNames):
         )
         # What is no mapping goes on as it is: the engine's finding says what is wrong with it.
         arguments = _copy_params(params)
-        tool = find_for_model(self._source, tool_name)
+        is_name = isinstance(tool_name, str)
+        tool = find_for_model(self._source, tool_name) if is_name else None
         kept = _keep_arguments(arguments, tool)
-        if tool is None and self._source.is_hidden(tool_name):
+        if tool is None and is_name and self._source.is_hidden(tool_name):
             missing = self._source.explain_missing(tool_name)
             result = self._source.refuse(tool_name, {}, context, missing)
             return await self._finish_call(PastCall(result, kept, tool))

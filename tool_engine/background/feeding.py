@@ -141,7 +141,9 @@ class Feeding:
 
         None, too, where its tool runs for those only who wait for it.
         """
-        if not self._loops or self.backlog.has_any or not self.places.has_room(name):
+        if not self._loops or self.backlog.has_any or not isinstance(name, str):
+            return None
+        if not self.places.has_room(name):
             return None
         begun = self.runner.begin_call(name, params, ANONYMOUS)
         if begun is not None and begun.plan.tool.background == "never":

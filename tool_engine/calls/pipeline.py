@@ -56,6 +56,7 @@ from tool_engine.interfaces import AdmissionController, CallScope, Run, Slot
 from tool_engine.knowledge.snapshot import pack_plain, take_snapshot
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.checks.called_name import word_no_name
 from tool_engine.model.context_check import check_context, is_of_own
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.progress import ToolLogLine, ToolProgress
@@ -391,7 +392,9 @@ class Pipeline:
             if own is not None:
                 return self._planner.plan(*own)
         if tool is None:
-            call.tool_name = str(name)
+            if not isinstance(name, str):
+                call.tool_name = str(name)
+                return Failure(_GONE, word_no_name(name))
             return self._explain_missing(call)
         name = call.name_tool(tool)
         plan = self._plans.get(name)

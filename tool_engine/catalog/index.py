@@ -15,8 +15,14 @@ from operator import is_not, itemgetter
 from types import MappingProxyType
 from typing import Any, Final, Self, cast
 
-from tool_engine.errors import DefinitionProblem, DuplicateToolError, ToolNotFoundError
+from tool_engine.errors import (
+    ConfigurationError,
+    DefinitionProblem,
+    DuplicateToolError,
+    ToolNotFoundError,
+)
 from tool_engine.model.checks.aliases import AliasTable
+from tool_engine.model.checks.called_name import word_no_name
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.checks.setting_kinds import check_names
 from tool_engine.model.group import ToolGroup
@@ -84,8 +90,15 @@ class ToolIndex:
         return self._tools.get(name)
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool that a call of this name means, by its name or an alias, or None."""
-        tool = self._tools.get(name)
+        """Return the tool that a call of this name means, by its name or an alias, or None.
+
+        Raises:
+            ConfigurationError: It is no name, but a tool, a mapping or the like.
+        """
+        try:
+            tool = self._tools.get(name)
+        except TypeError:
+            raise ConfigurationError(word_no_name(name)) from None
         if tool is None and isinstance(name, str):
             meant = self.aliases.find(name, self._tools)
             return None if meant is None else self._tools[meant]
@@ -98,6 +111,8 @@ class ToolIndex:
             ToolNotFoundError: There is none; the message names the nearest ones.
         """
         tool = self.find(name)
+        if tool is None and not isinstance(name, str):
+            raise ToolNotFoundError(word_no_name(name))
         if tool is None:
             near = ", ".join(map(repr, self._find_near(name)))
             shown = repr(name[:_LONGEST_NAME])

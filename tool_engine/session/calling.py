@@ -189,10 +189,10 @@ class SessionCalls:
             await make_ready(params, self._variables)
         called = self._find_called(tool_name) if isinstance(tool_name, str) else None
         # An invalid tool name may be any object that a program or a model made up.
-        tool_name = str(tool_name) if called is None else called.placed.name
+        given, tool_name = tool_name, str(tool_name) if called is None else called.placed.name
         checked: _Ready | Refusal
         if called is None:
-            checked = self._tools.refuse_missing(tool_name)
+            checked = self._tools.refuse_missing(given)
         elif yes is None or is_same(called.placed.tool, yes.tool):
             checked = self._prepare_call(called, params)
         else:

@@ -10,6 +10,7 @@ from tool_engine.errors import ToolConflictError, ToolNotFoundError
 from tool_engine.executors.handler import executor_for
 from tool_engine.interfaces import Source, ToolExecutor, ToolSource
 from tool_engine.model.call import Refusal
+from tool_engine.model.checks.called_name import word_no_name
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
@@ -97,8 +98,10 @@ class SessionTools:
         shown = str(tool_name)[:_LONGEST]
         return f"there is no tool {shown!r} in this conversation{self.toolbox.hint(shown)}"
 
-    def refuse_missing(self, tool_name: str) -> Refusal:
+    def refuse_missing(self, tool_name: object) -> Refusal:
         """Return how a call ends of a tool that the conversation does not have."""
+        if not isinstance(tool_name, str):
+            return Refusal(ErrorType.TOOL_NOT_FOUND.value, word_no_name(tool_name))
         there = self.source.explain_missing(tool_name)
         if there.error_type == ErrorType.TOOL_QUARANTINED.value:
             return there
