@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
+import mcp_types as types
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
+from mcp.server.context import CallNext, HandlerResult
 from starlette.responses import JSONResponse
 
 from tool_engine.access.principal import Principal
 from tool_engine.access.problem import Problem, send_problem
 from tool_engine.access.streams import answer_while_known
-from tool_engine.mcp_server.bodies import Refused, check_id, check_message
+from tool_engine.mcp_server.bodies import Refused, check_id, check_message, is_id
 
 _SESSION: Final = b"mcp-session-id"
 _MOST_SESSIONS: Final = 1_000
 """The most sessions of one principal; the SDK has room for ten times as many in all."""
 _IDLE: Final = 1_800.0
 """Seconds after which the SDK ends a session of which no request is open."""
+_OPEN: Final = "open_request"
+_STREAM_ENDS: Final = 1.0
+"""Seconds for the end of a stream whose answer was sent."""
+_ANSWER_PASSES: Final = 5.0
+"""Seconds in which the answer for a client that has left is on its way to its stream."""
 
 
 class KnownToken(AccessToken):
@@ -65,6 +74,89 @@ class KnownClients:
         await answer_while_known(self._app, known_scope, receive, send)
 
 
+class _OpenRequest:
+    def __init__(self) -> None:
+        self.runs = False
+        """Whether its answer is still to come."""
+        self.left: float | None = None
+        """Since when nothing waits for its answer, or would get it."""
+        self.over = asyncio.Event()
+        """Set when its exchange over HTTP has ended."""
+
+
+class _OpenIds:
+    """The ids of the open requests of one session: also of those whose client has left.
+
+    The SDK finds the stream of an answer by the id of its request. Of two that are open under one
+    id, the second would get the answer of the first, and the first would wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, _OpenRequest] = {}
+
+    async def run(self, app: Any, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one request.
+
+        Raises:
+            Refused: Another one of its id is open.
+        """
+        message = scope.get("message")
+        if not (isinstance(message, dict) and "method" in message and is_id(message.get("id"))):
+            await app(scope, receive, send)
+            return
+        # As the SDK knows them: 1 and "1" are one.
+        key = str(message["id"])
+        await self._wait_for_stream(key)
+        self._forget_left()
+        if key in self._open:
+            why = f"Invalid request: a request with the id {key[:80]!r} is open in this session"
+            raise Refused(types.INVALID_REQUEST, f"{why}; give each its own", message["id"])
+        mine = self._open[key] = _OpenRequest()
+        is_whole = False
+
+        async def send_on(said: Any) -> None:
+            nonlocal is_whole
+            await send(said)
+            is_whole = said["type"] == "http.response.body" and not said.get("more_body")
+
+        try:
+            await app({**scope, _OPEN: mine}, receive, send_on)
+        finally:
+            mine.over.set()
+            if is_whole:
+                del self._open[key]
+            else:
+                mine.left = monotonic()
+
+    async def _wait_for_stream(self, key: str) -> None:
+        """Wait for the end of a stream whose answer the client has read already."""
+        other = self._open.get(key)
+        if other is not None and not other.runs:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STREAM_ENDS):
+                    await other.over.wait()
+
+    def _forget_left(self) -> None:
+        for key, each in list(self._open.items()):
+            is_left = each.left is not None and not each.runs
+            if is_left and monotonic() >= (each.left or 0.0) + _ANSWER_PASSES:
+                del self._open[key]
+
+
+async def note_answered(ctx: Any, call_next: CallNext) -> HandlerResult:
+    """Note while a request is being answered: a middleware of the SDK."""
+    mine = (getattr(ctx.request, "scope", None) or {}).get(_OPEN)
+    if mine is None or ctx.request_id is None:
+        return await call_next(ctx)
+    mine.runs = True
+    try:
+        return await call_next(ctx)
+    finally:
+        mine.runs = False
+        if mine.left is not None:
+            mine.left = monotonic()
+
+
 class _Session:
     """What is known of one session."""
 
@@ -73,10 +165,11 @@ class _Session:
         """Its requests that are open."""
         self.used = monotonic()
         """When the last one began or ended."""
+        self.ids = _OpenIds()
 
 
 class BoundSessions:
-    """An ASGI app that bounds how many sessions a principal has.
+    """An ASGI app that bounds how many sessions a principal has, and holds their ids apart.
 
     Clients of revisions before 2026-07-28 have them; each is kept until it has long been idle.
 
@@ -108,7 +201,9 @@ class BoundSessions:
             return
         session.open += 1
         try:
-            await self._app(scope, receive, send_on)
+            await session.ids.run(self._app, scope, receive, send_on)
+        except Refused as refused:
+            await JSONResponse(refused.to_dict(), 400)(scope, receive, send)
         finally:
             session.open -= 1
             session.used = monotonic()

@@ -38,7 +38,7 @@ from tool_engine.mcp_server.consenting import MODES, OPERATOR, REFUSE, ClientCon
 from tool_engine.mcp_server.exchange import ModernRequests
 from tool_engine.mcp_server.failing import answer_failures
 from tool_engine.mcp_server.finding import Finder
-from tool_engine.mcp_server.http import BoundSessions, CheckedMessages, KnownClients
+from tool_engine.mcp_server.http import BoundSessions, CheckedMessages, KnownClients, note_answered
 from tool_engine.mcp_server.identity import Principal, check_principal, find_principal
 from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import BadCursorError, Listing, PageCache
@@ -213,6 +213,7 @@ class MCPServer:
         server.middleware += [
             self._calls.note_tasks,
             self._note_connection,
+            note_answered,
             RequestStateBoundary(seal, default_audience=name),
             PageCache(self._engine, self._write_page),
             send_readable,
