@@ -170,9 +170,9 @@ class AddsSources(StartsTasks):
             await self._hub.close()
         await self._followers.close()
 
-    def _find_server(self, name: str) -> Any:
-        """Return the server of a name, for tools of files; None: there is none."""
-        return None if self._hub is None else self._hub.find(name)
+    def _find_server(self, name: str, own_name: str) -> Any:
+        """Return the server of a name, for a file's tool of it; None: there is none."""
+        return None if self._hub is None else self._hub.find(name, own_name)
 
     @at_home
     async def add_source(

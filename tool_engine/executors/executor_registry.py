@@ -155,8 +155,8 @@ class ExecutorRegistry:
         self.may_import = False
         """True if `check` may import the modules of handlers, which runs their code; otherwise the
         source is read."""
-        self.find_server: Callable[[str], Any] = lambda _: None
-        """Finds a server that has tools, for tools of files that name it."""
+        self.find_server: Callable[[str, str], Any] = lambda _, __: None
+        """Finds a server, for the tool of a file that names it and a tool of it."""
         self.approved_code: Callable[[Tool], str | None] = lambda _: None
         """The hash of the only code that may run a Python handler; None: any may."""
 
@@ -402,8 +402,8 @@ class ExecutorRegistry:
         backend: ExecutionBackend = made(self._fleet or "", self.approved_code, self._find_tool)
         return backend
 
-    def _find_server(self, name: str) -> Any:
-        return self.find_server(name)
+    def _find_server(self, name: str, own_name: str) -> Any:
+        return self.find_server(name, own_name)
 
     def _remember_opened(self, executor: ToolExecutor | Places) -> None:
         self._opened[id(executor)] = executor

@@ -7,7 +7,7 @@ What is different goes, and comes anew: all servers at once, so that a slow one 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -82,6 +82,7 @@ class ServerHub:
         self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._approved: tuple[ServerDefinition, ...] = ()
+        self._changed: tuple[object, Mapping[tuple[str, str], str]] = (None, {})
         self._broken: dict[str, str] = {}
         """Where the servers are named whose entry is wrong."""
         self._is_due = self._is_begun = False
@@ -127,16 +128,36 @@ class ServerHub:
             **known,
         )
 
-    def find(self, name: str) -> MCPSource | None:
+    def find(self, name: str, own_name: str) -> MCPSource | None:
         """Return a server that is used; None: none of this name is named.
 
+        Args:
+            name: The name of the server.
+            own_name: The server's own name of the tool that is to be called.
+
         Raises:
-            ToolExecutionError: It is named, and not used; the message says why.
+            ToolExecutionError: The server is named, and not used, or it has changed the tool since
+                that was approved; the message says why.
         """
         source = self._sources.get(name)
         if source is None and (why := self._explain_unused(name)):
             raise ToolExecutionError(why)
+        if (changed := self._find_changed().get((f"mcp:{name}", own_name))) is not None:
+            words = f"the server {name!r} has changed its tool {own_name!r}: {changed}"
+            raise ToolExecutionError(words, is_final=True)
         return source
+
+    def _find_changed(self) -> Mapping[tuple[str, str], str]:
+        """Return why tools are held back that servers have changed, by origin and own name."""
+        quarantined = self._reloader.quarantined
+        if self._changed[0] is not quarantined:
+            changed = {
+                (each.tool.origin, str(each.tool.implementation_config.get("tool"))): each.message
+                for each in quarantined.values()
+                if each.reason == "changed" and server_of(each.tool) is not None
+            }
+            self._changed = quarantined, changed
+        return self._changed[1]
 
     def _explain_unused(self, name: str) -> str:
         for reasons in (self._reloader.servers.refused, self._unused, self._failed):

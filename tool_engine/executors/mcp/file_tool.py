@@ -31,12 +31,13 @@ class FileToolExecutor(ToolExecutor):
     """Runs tools of files by the servers that they name.
 
     Args:
-        find_server: Returns the server of a name, or None.
+        find_server: Returns the server of a name, or None; takes the server's own name of the tool
+            as well, and raises `ToolExecutionError` where that is held back.
     """
 
     leaves_on_cancel = True  # as `MCPExecutor`
 
-    def __init__(self, find_server: Callable[[str], MCPSource | None] | None = None) -> None:
+    def __init__(self, find_server: Callable[[str, str], MCPSource | None] | None = None) -> None:
         self._find_server = find_server
 
     async def execute(
@@ -47,8 +48,8 @@ class FileToolExecutor(ToolExecutor):
         Raises:
             ToolExecutionError: There is no such server, or as with its own tools.
         """
-        name = tool.implementation_config["server"]
-        source = None if self._find_server is None else self._find_server(name)
+        name, own_name = (tool.implementation_config[key] for key in _NEEDED)
+        source = None if self._find_server is None else self._find_server(name, own_name)
         executor = None if source is None else source.executor
         if source is None or executor is None:
             raise ToolExecutionError(
