@@ -15,6 +15,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp.server import Server
+from mcp.shared.message import SessionMessage
 
 from tests.effort import IS_WHOLE, share_of
 from tests.executors.mcp.conftest import COMMAND, LIMIT, count_running, until
@@ -26,6 +27,7 @@ from tool_engine import (
     ToolExecutionContext,
 )
 from tool_engine.executors.mcp.mcp_source import MCPSource
+from tool_engine.executors.mcp.stdio import StdioTransport
 from tool_engine.model.progress import ToolProgress
 
 
@@ -128,6 +130,67 @@ async def test_a_full_pipe(engine: ToolEngine) -> None:
         ]
     assert {task.result().error_type for task in tasks} == {"timeout"}
     await until(lambda: not source.connection._running)
+
+
+STOPPED = """
+import json, os, signal, sys
+os.kill(os.getpid(), signal.SIGSTOP)
+count = 0
+for line in sys.stdin:
+    count += 1
+    if "last" in line:
+        params = {"level": "info", "data": count}
+        note = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
+        print(json.dumps(note), flush=True)
+"""
+
+
+async def test_calls_that_end_before_their_server_reads() -> None:
+    """None waits for it, and it never hears of them, but of those that the pipe has taken."""
+    transport = StdioTransport([sys.executable, "-c", STOPPED], {}, None)
+    async with asyncio.timeout(LIMIT), transport as (reads, writes):
+        async with asyncio.timeout(10):
+            for number in range(3_000):
+                call: dict[str, Any] = {"name": "x" * 1_000}
+                request = types.JSONRPCRequest(
+                    jsonrpc="2.0", id=number, method="tools/call", params=call
+                )
+                await writes.send(SessionMessage(request))
+                await asyncio.sleep(0)
+                ended = types.JSONRPCNotification(
+                    jsonrpc="2.0", method="notifications/cancelled", params={"requestId": number}
+                )
+                await writes.send(SessionMessage(ended))
+        last = types.JSONRPCRequest(jsonrpc="2.0", id=3_000, method="last", params={})
+        await writes.send(SessionMessage(last))
+        assert transport._process is not None
+        os.kill(transport._process.pid, signal.SIGCONT)
+        message = (await anext(aiter(reads))).message
+        # Pipe and buffer hold less than 200 calls, each of which has a word of its end.
+        assert message.params["data"] < 600
+
+
+async def test_answers_wait_for_a_server_that_does_not_read() -> None:
+    """What it asks without end, and reads no answer of, takes no memory without end."""
+    transport = StdioTransport([sys.executable, "-c", STOPPED], {}, None)
+    async with asyncio.timeout(LIMIT), transport as (_, writes):
+        sent = 0
+
+        async def answer() -> None:
+            nonlocal sent
+            result: dict[str, Any] = {"text": "x" * 1_000}
+            while True:
+                response = types.JSONRPCResponse(jsonrpc="2.0", id=sent, result=result)
+                await writes.send(SessionMessage(response))
+                sent += 1
+                await asyncio.sleep(0)
+
+        answering = asyncio.create_task(answer())
+        for _ in range(10_000):
+            await asyncio.sleep(0)
+        assert sent < 2_000
+        answering.cancel()
+        await asyncio.wait([answering])
 
 
 async def test_closing_in_calls(engine: ToolEngine) -> None:

@@ -18,11 +18,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from time import monotonic, sleep
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 
 from tool_engine.executors.commands.strays import MARK, end_strays, marks_with, new_mark
@@ -45,7 +51,8 @@ _ANSWER_BACKWARD: Final = re.compile(
     rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*}\s*\Z'
 )
 _MOST_WAITING: Final = 1_000
-"""Messages that wait until the server reads."""
+"""Messages that wait until the server reads, before answers to its own requests do."""
+_CANCELLED: Final = "notifications/cancelled"
 _POLL: Final = 0.01
 _SECONDS_TO_DRAIN: Final = 0.2
 """Seconds for what an ended server has written and we have not read."""
@@ -172,16 +179,15 @@ class StdioTransport:
         stdin = asyncio.StreamWriter(writing, flow, None, loop)
         self._closers.append(stdin)
         arriving, reads = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        # A call that is given up must not wait for a server that does not read.
-        writes, leaving = anyio.create_memory_object_stream[SessionMessage](_MOST_WAITING)
-        self._closers += (arriving, reads, writes, leaving)
+        leaving = _Outbox()
+        self._closers += (arriving, reads, leaving)
         self._tasks = [
             loop.create_task(self._read_messages(out, arriving)),
             loop.create_task(self._write_messages(leaving, stdin, arriving)),
             loop.create_task(self._read_errors(err)),
             loop.create_task(self._watch_process(process, arriving)),
         ]
-        return reads, writes
+        return reads, leaving
 
     async def _read_messages(self, out: asyncio.StreamReader, arriving: Any) -> None:
         """Pass on each line as a message; the end, or a line too long, ends the connection."""
@@ -212,10 +218,10 @@ class StdioTransport:
         arriving.close()
 
     async def _write_messages(
-        self, leaving: Any, stdin: asyncio.StreamWriter, arriving: Any
+        self, leaving: _Outbox, stdin: asyncio.StreamWriter, arriving: Any
     ) -> None:
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-            async for sent in leaving:
+        with contextlib.suppress(OSError):
+            while (sent := await leaving.take()) is not None:
                 text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
                 stdin.write(text.encode() + b"\n")
                 await stdin.drain()
@@ -255,6 +261,67 @@ class StdioTransport:
                 await ending
                 raise
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _Outbox:
+    """Messages that wait until the server reads; one that is given up meanwhile is taken out.
+
+    So a call that ends never waits for a server that does not read, whose pipe is full, and when it
+    reads again it is not kept busy with what nothing waits for any more.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[object, SessionMessage] = {}
+        self._has_news = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._is_closed = False
+
+    async def send(self, item: SessionMessage) -> None:
+        """Have a message sent, after those before it.
+
+        Raises:
+            anyio.ClosedResourceError: No more are.
+        """
+        message = item.message
+        key: object = object()
+        if isinstance(message, JSONRPCRequest):
+            key = message.id
+        elif not (isinstance(message, JSONRPCNotification) and message.method == _CANCELLED):
+            while len(self._waiting) >= _MOST_WAITING and not self._is_closed:
+                self._has_room.clear()
+                await self._has_room.wait()
+        elif self._waiting.pop((message.params or {}).get("requestId"), None) is not None:
+            return
+        if self._is_closed:
+            raise anyio.ClosedResourceError
+        self._waiting[key] = item
+        self._has_news.set()
+
+    async def take(self) -> SessionMessage | None:
+        """Return the next message, once there is one; None: there are no more."""
+        while not self._waiting:
+            if self._is_closed:
+                return None
+            self._has_news.clear()
+            await self._has_news.wait()
+        self._has_room.set()
+        return self._waiting.pop(next(iter(self._waiting)))
+
+    def close(self) -> None:
+        """Take no more messages."""
+        self._is_closed = True
+        self._has_news.set()
+        self._has_room.set()
+
+    async def aclose(self) -> None:
+        """Take no more messages."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.close()
 
 
 def _read_message(line: bytes) -> SessionMessage | Exception:
