@@ -122,6 +122,31 @@ async def test_what_is_no_message_is_answered(tmp_path: Path, era: str) -> None:
             assert "Invalid request" in answer["error"]["message"]
 
 
+LONG = {"name": "shout", "arguments": {"message": "x" * (5 << 20)}}
+TOO_LONG: list[tuple[dict[str, Any], Any]] = [
+    ({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": LONG}, 5),
+    ({"jsonrpc": "2.0", "method": "tools/call", "id": "a-5", "params": LONG}, "a-5"),
+    ({"id": -5, "method": "tools/call", "params": LONG, "jsonrpc": "2.0"}, -5),
+    ({"method": "tools/call", "params": LONG, "jsonrpc": "2.0", "id": 5}, 5),
+    ({"method": "tools/call", "params": LONG | {"list": [1]}, "id": "five"}, "five"),
+    # What is no request is not answered under an id: it may be that of another.
+    ({"jsonrpc": "2.0", "id": 5, "result": LONG}, None),
+    ({"result": LONG, "jsonrpc": "2.0", "id": 5}, None),
+    ({"method": "notifications/x", "params": {**LONG, "more": {"a": [1], "id": 5}}}, None),
+    ({"jsonrpc": "2.0", "id": 1.5, "method": "tools/call", "params": LONG}, None),
+]
+
+
+async def test_a_request_that_is_too_long_is_answered(tmp_path: Path) -> None:
+    """Its client does not wait for ever; what follows is read."""
+    async with connect(tmp_path) as raw:
+        for message, request_id in TOO_LONG:
+            answer = await raw.ask(message)
+            assert (answer["id"], answer["error"]["code"]) == (request_id, -32600), [*message]
+            assert "the line is too long: it may have 4 MiB; send less" in str(answer)
+        assert (await raw.ask(request_of("tools/list")))["result"]["tools"]
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_what_is_wrong_with_parameters_is_told(tmp_path: Path, era: str) -> None:
     async with connect(tmp_path, era) as raw:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -26,6 +27,19 @@ _AT_ONCE: Final = 1 << 16
 """Bytes that are read at once."""
 _MOST_WRITTEN: Final = 1 << 20
 """Bytes that are written before others have their turn."""
+_ENDS: Final = 512
+"""Bytes at both ends of a line that is too long, in which the id of a request is looked for."""
+_ID: Final = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{0,200}")\s*'
+_TEXT: Final = rb'"[^"\\]{0,100}"\s*'
+_HEAD: Final = rb'\s*{\s*(?:"jsonrpc"\s*:\s*' + _TEXT + rb",\s*)?"
+_BEGINS: Final = (
+    re.compile(_HEAD + _ID + rb',\s*"method"\s*:'),
+    re.compile(_HEAD + rb'"method"\s*:\s*' + _TEXT + rb",\s*" + _ID + b","),
+)
+_BEGINS_WITH_METHOD: Final = re.compile(_HEAD + rb'"method"\s*:')
+_ENDS_WITH_ID: Final = re.compile(
+    rb"[\]}]\s*,\s*(?:\"jsonrpc\"\s*:\s*" + _TEXT + rb",\s*)?" + _ID + rb"}\s*\Z"
+)
 _LAST_ANSWERS: Final = 1.0
 """Seconds for what a client has asked before it left, as one does that is a pipe."""
 
@@ -87,16 +101,36 @@ class _Questions(_Stream):
 
     async def _read_message(self, line: bytes) -> SessionMessage:
         if len(line) > LONGEST:
-            await self._skip_rest(line)
-            raise Refused(types.INVALID_REQUEST, "Invalid request: the line is too long")
+            request_id = _find_id(line[:_ENDS], await self._skip_rest(line))
+            why = f"the line is too long: it may have {LONGEST >> 20} MiB; send less"
+            raise Refused(types.INVALID_REQUEST, f"Invalid request: {why}", request_id)
         message = _make_message(await check_message(line))
         if isinstance(message, types.JSONRPCRequest):
             self._answers.expect(message.id)
         return SessionMessage(message)
 
-    async def _skip_rest(self, line: bytes) -> None:
+    async def _skip_rest(self, line: bytes) -> bytes:
+        """Pass over the rest of a line, and return its end."""
+        end = line[-_ENDS:]
         while line and not line.endswith(b"\n"):
             line = await self._lines.read_line(LONGEST)
+            end = (end + line[-_ENDS:])[-_ENDS:]
+        return end
+
+
+def _find_id(begin: bytes, end: bytes) -> str | int | None:
+    """Return the id of a request of which only the ends are known: its client waits for an answer.
+
+    Clients write it in front, or behind all else.
+    """
+    found = next(filter(None, (each.match(begin) for each in _BEGINS)), None)
+    if found is None and _BEGINS_WITH_METHOD.match(begin):
+        found = _ENDS_WITH_ID.search(end)
+    try:
+        said: str | int | None = None if found is None else json.loads(found[1])
+    except ValueError:
+        return None
+    return said
 
 
 def _make_message(value: Any) -> types.JSONRPCMessage:
