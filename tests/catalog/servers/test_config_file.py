@@ -226,6 +226,10 @@ def test_one_that_is_turned_off_is_known(tmp_path: Path) -> None:
             ],
         ),
         (
+            {"command": "x", "disabled": True, "enabled": True},
+            [("1:59: mcpServers.one.enabled: disabled and enabled differ; give one")],
+        ),
+        (
             {"command": "x", "disabled": "yes"},
             [("1:53: mcpServers.one.disabled: expected true or false, got the text 'yes'")],
         ),

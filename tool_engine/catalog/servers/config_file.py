@@ -269,14 +269,22 @@ def _take_keys(
         elif own is not None:
             places[own], definition[own] = (key,), value
         elif key in _ENABLED:
-            if not isinstance(value, bool):
-                yield Fault((key,), expected="true or false", got=describe_value(value))
-            definition["enabled"] = value is (key == "enabled")
+            yield from _take_enabled(key, value, definition)
         elif _is_own_key(key, value):
             cure = f"put it under {OWN}"
             yield Fault((key,), f"{key} is a key of ours", at_key=True, cure=cure)
         elif near := _meant_key(key):
             yield Fault((key,), f"unknown key {key[:80]!r}", at_key=True, nearest=near)
+
+
+def _take_enabled(key: str, value: Any, definition: dict[str, Any]) -> Iterator[Fault]:
+    if not isinstance(value, bool):
+        yield Fault((key,), expected="true or false", got=describe_value(value))
+        return
+    is_enabled = value is (key == "enabled")
+    if definition.get("enabled", is_enabled) is not is_enabled:
+        yield Fault((key,), "disabled and enabled differ", at_key=True, cure="give one")
+    definition["enabled"] = is_enabled
 
 
 def _meant_key(key: str) -> str:
