@@ -67,6 +67,38 @@ def failing(kind: object, **more: object) -> Server[Any]:
     return Server("x", on_list_tools=list_tools, on_call_tool=call_tool)
 
 
+IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+NOTE = {"type": "resource", "resource": {"uri": "file:///log", "text": "disk full"}}
+BLOB = {"type": "resource", "resource": {"uri": "file:///core", "blob": "AAAA"}}
+NOTHING = "the server says only that the call failed"
+
+
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ([], NOTHING),
+        ([IMAGE, NOTE], "disk full"),
+        ([{"type": "text", "text": "no luck"}, NOTE], "no luck\ndisk full"),
+        ([IMAGE, IMAGE, BLOB], f"{NOTHING}, and why in no words (image, resource)"),
+    ],
+)
+async def test_why_it_failed_in_parts_of_other_kinds(
+    engine: ToolEngine, content: list[dict[str, Any]], words: str, revision: str
+) -> None:
+    """The text of a resource is read, and what cannot be read is named."""
+
+    async def list_tools(*_: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="fail", input_schema=READ)])
+
+    async def call_tool(*_: Any) -> Any:
+        return {"content": content, "isError": True, "resultType": "complete"}
+
+    server = Server("x", on_list_tools=list_tools, on_call_tool=call_tool)
+    await engine.add_source(MCPSource("x", in_memory=server, revision=revision))
+    assert (await engine.execute("fail", {})).error == words
+
+
 async def test_what_the_server_refuses(engine: ToolEngine) -> None:
     """The type of the other engine stands beside ours, and no attempt is made in vain."""
     retry = {"idempotent": True, "retry": {"attempts": 5, "backoff": 60}, "timeout": 600}

@@ -37,11 +37,21 @@ def find_type(result: Mapping[str, Any]) -> str:
 
 def read_words(result: Mapping[str, Any]) -> str:
     """Return what a failed result says."""
-    texts = (each for each in result.get("content") or () if each.get("type") == "text")
-    said = "\n".join(str(each["text"]) for each in texts)
+    parts = result.get("content") or ()
+    said = "\n".join(filter(None, map(_read_text, parts)))
     structured = result.get("structuredContent")
     said = said or ("" if structured is None else json.dumps(structured))
+    if not said and parts:
+        kinds = ", ".join(dict.fromkeys(str(each.get("type")) for each in parts))
+        return f"{_NOTHING}, and why in no words ({kinds})"
     return said.removeprefix(f"Error ({find_type(result)}): ") or _NOTHING
+
+
+def _read_text(part: Mapping[str, Any]) -> str:
+    """Return the text of a part, or of the resource in it; empty: it has none."""
+    found = part.get("resource") if part.get("type") == "resource" else part
+    text = found.get("text") if isinstance(found, Mapping) else None
+    return text if isinstance(text, str) else ""
 
 
 def make_failure(server: str, result: Mapping[str, Any]) -> Exception:
