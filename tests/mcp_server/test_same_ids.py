@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text
 ABOUT: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
 ABOUT["clientInfo"] = {"name": "test", "version": "1"}
 
-Send = Callable[..., Awaitable[tuple[int, Any]]]
+Send = Callable[..., Coroutine[Any, Any, tuple[int, Any]]]
 
 pytestmark = pytest.mark.timeout(2 * LIMIT)
 
