@@ -89,7 +89,7 @@ def run(args: Sequence[str] | None = None) -> int:
         if error.errno not in _CANNOT_WRITE:
             raise
         report_failure(
-            f"the output could not be written: {error.strerror}", "write_failed", as_json=False
+            f"the output could not be written: {error.strerror}", "write_failed", form="text"
         )
         code = EXIT_FAILED
     for stream in (sys.stdout, sys.stderr):
@@ -98,14 +98,14 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _run_words(words: list[str]) -> int:
-    as_json = _wants_json(words)
+    form = _find_form(words)
     try:
         return int(app(args=words, prog_name=_PROGRAM, standalone_mode=False) or EXIT_OK)
     except CommandError as error:
-        report_failure(str(error), error.kind, as_json=as_json)
+        report_failure(str(error), error.kind, form=form)
         return error.exit_code
     except ToolEngineError as error:
-        report_failure(str(error), error.error_type, as_json=as_json)
+        report_failure(str(error), error.error_type, form=form)
         return EXIT_USAGE if isinstance(error, ConfigurationError) else EXIT_FAILED
     except ModuleNotFoundError as error:
         from tool_engine.cli.extras import explain_missing_package
@@ -113,21 +113,25 @@ def _run_words(words: list[str]) -> int:
         message = explain_missing_package(error)
         if message is None:
             raise
-        report_failure(message, MissingExtraError.error_type, as_json=as_json)
+        report_failure(message, MissingExtraError.error_type, form=form)
         return EXIT_FAILED
     except typer.TyperException as error:
-        return _report_usage(error, words, as_json=as_json)
+        return _report_usage(error, words, form=form)
     except SystemExit as stop:
         # Typer and rich end the process on a closed pipe; here the way out is one.
         return stop.code if isinstance(stop.code, int) else EXIT_FAILED
 
 
-def _wants_json(words: list[str]) -> bool:
-    is_format = ("--format", "json") in itertools.pairwise(words)
-    return is_format or "--json" in words or "--format=json" in words
+def _find_form(words: list[str]) -> str:
+    """Return the format that a command line asks for, also one that cannot be read."""
+    if "--json" in words:
+        return "json"
+    after = dict(itertools.pairwise(words)).get("--format", "text")
+    said = [word.partition("=")[2] for word in words if word.startswith("--format=")]
+    return said[-1] if said else after
 
 
-def _report_usage(error: typer.TyperException, words: list[str], *, as_json: bool) -> int:
+def _report_usage(error: typer.TyperException, words: list[str], *, form: str) -> int:
     context = getattr(error, "ctx", None)
     from tool_engine.cli.usage import usage_text
 
@@ -137,7 +141,7 @@ def _report_usage(error: typer.TyperException, words: list[str], *, as_json: boo
         hint = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n"
     # Without a message the command line was empty, and the help is already printed.
     if message:
-        report_failure(message, "usage_error", as_json=as_json, hint=hint)
+        report_failure(message, "usage_error", form=form, hint=hint)
     return error.exit_code
 
 

@@ -49,8 +49,9 @@ def report_faults(settings: Settings, errors: Iterable[tuple[str, str]]) -> None
     files = [each for each in known if Path(each).is_file()]
     # By name: commands that check files are above what reports them.
     check_files = import_module("tool_engine.cli.files.checking").check_files
-    right = {each.file for each in check_files(files) if not each.problems} if files else set()
-    report_broken(settings, len(known.keys() - right))
+    wrong = {each.file for each in check_files(files) if each.problems} if files else set()
+    right = known.keys() - wrong
+    report_broken(settings, len(wrong))
     for count, file in enumerate(sorted(right)):
         if count == _MOST_SHOWN:
             report_broken(settings, len(right) - count)
@@ -104,6 +105,10 @@ def report_load_errors(settings: Settings, engine: ToolEngine, unfit: int) -> No
     if settings.is_without_folder:
         errors.pop(settings.tools, None)
     report_faults(settings, errors.items())
+    waiting = len(engine.quarantined())
+    if waiting and engine.config.lock_file not in errors:
+        summary = f"{count_text(waiting, 'tool')} not approved, and not offered"
+        sys.stderr.write(f"{summary}; see tool-engine lock --check\n")
     if unfit:
         summary = f"{count_text(unfit, 'workflow')} with a tool that is not there, or does not fit"
         sys.stderr.write(f"{summary}; see tool-engine validate {safe_text(settings.tools)}\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -83,13 +84,18 @@ def missing_file(text: str) -> CommandError:
     )
 
 
-def report_failure(message: str, error_type: str, *, as_json: bool, hint: str = "") -> None:
-    """Report a failure as JSON on stdout, or on stderr."""
+def report_failure(message: str, error_type: str, *, form: str, hint: str = "") -> None:
+    """Report a failure on stderr, or in the document that another program waits for on stdout."""
     from tool_engine.cli.console import print_json, safe_text
 
-    if as_json:
+    if form == "json":
         print_json({"error": {"type": error_type, "message": message}})
         return
+    if form in ("github", "junit", "sarif"):
+        # By name: few commands have these.
+        import_module("tool_engine.cli.files.report_formats").print_failure(
+            form, error_type, message
+        )
     # Where no message can be written, as to a closed terminal, the exit code remains.
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{hint}error: {safe_text(message)}\n")

@@ -20,7 +20,7 @@ from tool_engine.observability.event_lines import EVENTS_LOGGER
 
 _FIRST_LOAD: Final[ContextVar[list[str] | None]] = ContextVar("first_load", default=None)
 """Where a command's first look at its files notes what it found."""
-_OF_FILES: Final = ("load_error", "workflow_finding")
+_OF_FILES: Final = ("load_error", "workflow_finding", "tool_quarantined")
 """Events that commands count in a sentence; `validate` prints each with its place."""
 _LONGEST_ERROR: Final = 300
 """Characters of an error in a log line, which a terminal shows without its line breaks."""

@@ -287,7 +287,8 @@ def test_code_that_a_definition_names(
     assert "1 tool is not approved" in command("list").out.replace("\n", " ")
     monkeypatch.setenv("TOOL_ENGINE_LOCK", "enforce")
     refused = command("call", "greet")
-    assert "tool_quarantined" in refused.err + refused.out
+    assert "1 tool not approved, and not offered; see tool-engine lock --check\n" in refused.err
+    assert "tool_quarantined" not in refused.err + refused.out, "no line of the log"
     assert "tool-engine lock --approve greet" in refused.err + refused.out
     command("lock", "--approve", "greet")
     assert "EVIL" in command("call", "greet").out

@@ -198,3 +198,33 @@ def test_json_and_unknown_formats(folder: Path, command: Command) -> None:
 )
 def test_places_are_read(text: str | None, place: Any) -> None:
     assert read_place(text) == place
+
+
+@pytest.mark.parametrize("words", [("validate",), ("lint",), ("test",), ("lock", "--check")])
+@pytest.mark.parametrize("form", ["github", "sarif", "junit"])
+def test_a_command_that_cannot_be_run_is_in_every_format(
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    form: str,
+) -> None:
+    """What waits for the document gets the reason, with its place; it was left empty."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tool-engine.toml").write_text("nope = 1\n", encoding="utf-8")
+    ended = command(*words, "--format", form)
+    assert ended.code == 2
+    assert ended.err.startswith("error: tool-engine.toml:1:1: there is no setting 'nope'")
+    if form == "github":
+        place = "::error file=tool-engine.toml,line=1,col=1,title=settings_error::"
+        assert ended.out.startswith(f"{place}there is no setting 'nope'; ")
+    elif form == "sarif":
+        (result,) = ended.json["runs"][0]["results"]
+        region = result["locations"][0]["physicalLocation"]["region"]
+        assert (result["level"], region) == ("error", {"startLine": 1, "startColumn": 1})
+    else:
+        assert 'failures="1"' in ended.out
+        assert "tool-engine.toml:1:1: settings_error there is no setting" in ended.out
+    nowhere = command("-C", "/no/such/folder", *words, f"--format={form}")
+    assert nowhere.code == 2
+    assert "cannot enter" in nowhere.out

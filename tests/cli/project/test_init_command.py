@@ -53,7 +53,13 @@ def test_it_says_what_its_checks_need(place: Path, command: Command) -> None:
     ]
 
 
-def test_its_own_tests_pass_wherever_pytest_is_started(place: Path, command: Command) -> None:
+@pytest.mark.parametrize("tools", ["tools", "agents/tools"])
+def test_its_own_tests_pass_wherever_pytest_is_started(
+    place: Path, command: Command, tools: str
+) -> None:
+    """Also where the tools are not at the top: functions are found in the folder above them."""
+    (place / "mine").mkdir()
+    (place / "mine" / "tool-engine.toml").write_text(f'tools = "{tools}"\n', encoding="utf-8")
     assert command("init", "mine").code == 0
     for folder, target in ((place / "mine", "tests"), (place, "mine/tests")):
         words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:langsmith_plugin"]

@@ -97,6 +97,16 @@ def print_report(
     _PRINTERS[form](command, findings, list(files), rules)
 
 
+def print_failure(form: str, error_type: str, message: str) -> None:
+    """Print in one of `REPORTS` why a command found nothing: it could not be run."""
+    place, _, text = message.partition(": ")
+    file, line, column = read_place(place)
+    found = Finding(error_type, "error", message)
+    if line is not None:
+        found = Finding(error_type, "error", text, file, line, column)
+    print_report(form, "run", [found], (), [Rule(error_type, "the command could not be run")])
+
+
 def _print_github(
     command: str, findings: Sequence[Finding], files: Sequence[str], rules: Sequence[Rule]
 ) -> None:
@@ -128,7 +138,7 @@ def _print_junit(
     del rules
     of_files: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
-        of_files[finding.file or ""].append(finding)
+        of_files[finding.file or command].append(finding)
     names = list(dict.fromkeys([*files, *of_files]))
     failing = {
         name
