@@ -159,7 +159,6 @@ def test_an_option_on_the_wrong_side_of_the_command(
         ("ls", "list"),
         ("lst", "list"),
         ("prun", "prune"),
-        ("explain", "show"),
         ("approvals", "sessions"),
         ("logs", "history"),
         ("check", "validate"),
@@ -170,6 +169,23 @@ def test_a_command_that_is_not_there(command: Callable[..., Any], word: str, mea
     """The command that was meant is named; what removes something is no guess."""
     assert f"there is no command {word!r}; did you mean {meant!r}?" in command(word).err
     assert "did you mean" not in command("runes").err
+
+
+@pytest.mark.parametrize(
+    ("word", "cures"),
+    [
+        ("explain", ["tool-engine serve --studio", "engine.controller.explain", "show NAME"]),
+        ("studio", ["write `tool-engine serve --studio`"]),
+        ("metrics", ["`tool-engine stats`", "/metrics"]),
+    ],
+)
+def test_a_word_that_is_no_single_command(
+    command: Callable[..., Any], word: str, cures: list[str]
+) -> None:
+    """The pages speak of it, and where it is found is said."""
+    said = command(word).err
+    assert all(each in said for each in (f"there is no command {word!r}; ", *cures))
+    assert "did you mean" not in said
 
 
 @pytest.mark.parametrize(

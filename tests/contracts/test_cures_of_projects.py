@@ -58,6 +58,8 @@ LINES = [
     (("cli/settings.py: name another with `tool-engine --tools DIR ...` or the variable "
       "TOOL_ENGINE_TOOLS, or begin a project with `tool-engine init`"), "--tools nowhere list",
      ["--tools tools list", "-C empty init", "-C empty list"]),
+    ("cli/settings.py: name the one with your servers, such as .mcp.json",
+     "--mcp-config nowhere.json list", ["--mcp-config .mcp.json list"]),
     ("cli/settings.py: write `tool-engine -C … ...`", "-C tools list", ["-C tools/.. list"]),
 ]  # fmt: skip
 FORBIDDEN = "cli/writing.py: allow it in … with chmod, or …"
@@ -86,6 +88,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "echo.yaml").write_text(ECHO)
     (tmp_path / "empty").mkdir()
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {}}')
     (tmp_path / "taken").touch()
     return tmp_path
 

@@ -121,7 +121,15 @@ async def test_what_is_asked_for_by_a_name(olga: Client) -> None:
     ("path", "body", "says"),
     [
         ("/v1/tools/add/calls", {"argument": {}}, "unknown field `argument`; did you mean 'argum"),
-        ("/v1/tools/add/calls", {"zz": 1}, "; leave it out, or give one of arguments, timeout"),
+        (
+            "/v1/tools/add/calls",
+            {"a": 1, "b": 2},
+            """; put it under 'arguments', as {"arguments": {"a": ...}}, or give one of""",
+        ),
+        *(
+            ("/v1/tools/add/calls", {word: {"a": 1, "b": 2}}, "; rename it to 'arguments'")
+            for word in ("params", "parameters", "args", "input")
+        ),
         ("/v1/tools/add/calls", {"timeout": -1}, "Expected `float` > 0.0 - at `$.timeout`; give"),
         ("/v1/approvals/x", {}, "missing required field `is_allowed`; add it"),
     ],

@@ -100,6 +100,18 @@ class Settings(NamedTuple):
         servers = self.mcp_config or self.read_file("mcp_servers")
         return servers
 
+    def _read_servers(self) -> str | tuple[ServerDefinition, ...] | None:
+        if self.mcp_config and not Path(self.mcp_config).exists():
+            from tool_engine.named_file import explain_missing
+
+            raise CommandError(
+                f"{self.origin_of('mcp_servers') or OPTIONS['mcp_servers']}: the file "
+                f"{self.mcp_config!r} {explain_missing(self.mcp_config)}; name the one with "
+                "your servers, such as .mcp.json",
+                error_type="no_such_file",
+            )
+        return self.mcp_servers
+
     @property
     def lock_file(self) -> str:
         """The lock file of the folder, whether it exists or not."""
@@ -197,7 +209,7 @@ class Settings(NamedTuple):
             "lock": self.lock,
             "process": os.environ.get(PROCESS_VARIABLE) or said.get("process"),
             "sources": {**said.get("sources", {}), **self.named_sources()},
-            "mcp_servers": self.mcp_servers,
+            "mcp_servers": self._read_servers(),
             # The records are opened by commands, which share them.
             "records": None,
         }

@@ -28,18 +28,25 @@ _MEANT: Final = {
     **dict.fromkeys(("ls", "tools"), "list"),
     **dict.fromkeys(("check", "verify"), "validate"),
     **dict.fromkeys(("create", "add", "generate"), "new"),
-    **dict.fromkeys(("describe", "info", "inspect", "explain"), "show"),
+    **dict.fromkeys(("describe", "info", "inspect"), "show"),
     **dict.fromkeys(("find", "grep"), "search"),
     **dict.fromkeys(("log", "logs", "records", "calls"), "history"),
     **dict.fromkeys(("replay", "tune"), "simulate"),
     **dict.fromkeys(("approvals", "approve", "pending"), "sessions"),
-    **dict.fromkeys(("start", "server", "http", "studio"), "serve"),
+    **dict.fromkeys(("start", "server", "http"), "serve"),
     **dict.fromkeys(("settings", "env"), "config"),
     "completion": "--install-completion",
     "help": "--help",
     "version": "--version",
 }
 """Words of other programs for the commands of this one."""
+_MEANT_WHOLE: Final = {
+    "explain": "why a call waits is shown by `tool-engine serve --studio`, and said in a program "
+    "by engine.controller.explain(call_id); `tool-engine show NAME` explains a tool",
+    "studio": "write `tool-engine serve --studio`",
+    "metrics": "write `tool-engine stats`, or read /metrics of `tool-engine serve`",
+}
+"""Words of these pages for what no single command is -> where it is."""
 _MEANT_STEPS: Final = {
     **dict.fromkeys(("status", "get", "info", "result"), "show"),
     **dict.fromkeys(("stop", "kill", "abort"), "cancel"),
@@ -108,6 +115,8 @@ def usage_text(error: typer.TyperException, context: Any, words: Sequence[str] =
 
 
 def _suggest_command(name: str, commands: Iterable[str]) -> str:
+    if whole := _MEANT_WHOLE.get(name.lower()):
+        return f"; {whole}"
     meant = _MEANT.get(name.lower())
     if meant is None and (word := _name_file_command(name)):
         return f"; write `tool-engine {word}`"

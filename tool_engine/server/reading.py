@@ -23,6 +23,8 @@ _LONGEST: Final = 10_000
 """Characters of one parameter of an address."""
 
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*?)`")
+_ARGUMENTS: Final = ("params", "parameters", "args", "input", "inputs", "kwargs")
+"""Words of others for `arguments`."""
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>.*?)`")
 _LONGEST_REASON: Final = 400
 """Characters of what is wrong."""
@@ -152,6 +154,8 @@ def _explain_misfit(error: msgspec.ValidationError, kind: Any) -> str:
     part = _find_part(kind, "" if place is None else place["place"])
     if (found := _UNKNOWN.match(text)) is not None:
         known = list(_list_fields(part)) if _is_class(part) else []
+        if "arguments" in known and place is None:
+            return text + _suggest_arguments(found["name"], known)
         near = suggest_near(found["name"], known)
         return text + (near or f"; leave it out, or give one of {', '.join(known)}")
     if (found := _MISSING.match(text)) is not None:
@@ -159,6 +163,15 @@ def _explain_misfit(error: msgspec.ValidationError, kind: Any) -> str:
     if text.startswith(_CHOICE) and get_origin(part) is Literal:
         return f"{text}; give one of {', '.join(map(repr, get_args(part)))}"
     return f"{text}; give such a one, as /openapi.json describes it"
+
+
+def _suggest_arguments(name: str, known: list[str]) -> str:
+    """Return what to do about an unknown key of a call: most often it is an argument's name."""
+    if name in _ARGUMENTS:
+        return "; rename it to 'arguments'"
+    written = f'{{"arguments": {{{json.dumps(name)}: ...}}}}'
+    near = suggest_near(name, known)
+    return near or f"; put it under 'arguments', as {written}, or give one of {', '.join(known)}"
 
 
 def _shorten_text(text: str) -> str:

@@ -34,7 +34,15 @@ def test_a_recorded_model_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("antropic:x", "did you mean 'anthropic'"),
+        ("antropic:x", "did you mean 'anthropic:x'"),
+        ("gpt-5-mini", "did you mean 'openai:gpt-5-mini'"),
+        ("o3", "did you mean 'openai:o3'"),
+        ("Claude-sonnet-4", "did you mean 'anthropic:Claude-sonnet-4'"),
+        ("gemini-2.5-pro", "did you mean 'gemini:gemini-2.5-pro'"),
+        ("google:gemini-2.5-pro", "did you mean 'gemini:gemini-2.5-pro'"),
+        ("openai/gpt-5", "did you mean 'openai:gpt-5'"),
+        ("gemni", "did you mean 'gemini'"),
+        ("gem-3", "got 'gem-3'$"),
         ("openai", "provider:name.*; write openai:NAME$"),
         ("", "provider:name"),
         (None, "got None"),

@@ -401,3 +401,35 @@ def test_a_field_without_default_is_required() -> None:
         (parameter,) = tool_from_function(_with_default(field)).parameters
         assert parameter.required
         assert parameter.validation == {"min": 1}
+
+
+def test_a_method_in_the_body_of_its_class_is_refused() -> None:
+    """Its first parameter is no argument, whatever type it gets: the cure is another call."""
+    engine = ToolEngine()
+    for word, cure in (("self", r"\(object\.method\)"), ("cls", r"\(Class\.method\)")):
+        code = (
+            "class Shop:\n"
+            "    @engine.tool()\n"
+            f"    def find({word}{{}}, text: str) -> str:\n"
+            "        'Finds.'\n"
+            "        return text\n"
+        )
+        for hint in ("", ": str"):
+            with pytest.raises(DefinitionError, match=cure):
+                exec(code.format(hint), {"engine": engine})  # noqa: S102 - a class as its author writes it
+    with pytest.raises(DefinitionError, match=r"\(Class\.method\)"):
+        engine.tool()(vars(Shop)["find"])
+    engine.tool()(Shop.find)
+    engine.tool(name="look")(Shop().look)
+    assert engine.list_names() == ["find", "look"]
+
+
+class Shop:
+    @classmethod
+    def find(cls, text: str) -> str:
+        "Finds."
+        return text
+
+    def look(self, text: str) -> str:
+        "Looks."
+        return text

@@ -113,6 +113,17 @@ def test_without_servers_it_says_where_to_name_them(place: Path, cli: Run) -> No
     assert (code, err) == (2, said)
 
 
+@pytest.mark.parametrize("words", [("list",), ("mcp", "list"), ("call", "echo"), ("search", "x")])
+def test_a_named_file_that_is_not_there_is_a_wrong_command_line(
+    place: Path, cli: Run, words: tuple[str, ...]
+) -> None:
+    """As a folder of tools is: what was named is not left out."""
+    (place / "tools").mkdir()
+    said = "error: --mcp-config: the file 'nix.json' does not exist; name the one with your servers"
+    code, _, err = cli("--mcp-config", "nix.json", *words)
+    assert (code, err.startswith(said)) == (2, True), err
+
+
 def test_call_takes_the_names_of_the_server(place: Path, cli: Run) -> None:
     config = name_servers(place, one=entry("one"), two=entry("two"))
     code, out, _ = cli("--mcp-config", config, "mcp", "call", "two", "echo", "text=hi")

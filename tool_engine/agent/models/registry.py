@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final, cast
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ChatModel
-from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.checks.nearness import find_nearest, suggest_near
 
 MODELS: Final[Mapping[str, str]] = {
     "openai": "tool_engine.agent.models.openai:OpenAIChatModel",
@@ -18,6 +19,13 @@ MODELS: Final[Mapping[str, str]] = {
     "recorded": "tool_engine.agent.models.recorded:RecordedModel",
 }
 """Provider (the part before the colon) -> class."""
+
+_FAMILIES: Final = (
+    (re.compile(r"(chat)?gpt|o\d|codex|davinci|openai", re.IGNORECASE), "openai"),
+    (re.compile("claude|opus|sonnet|haiku|anthropic", re.IGNORECASE), "anthropic"),
+    (re.compile("gemini|gemma|google|vertex", re.IGNORECASE), "gemini"),
+)
+"""How names of models begin, or what others call a provider -> the provider."""
 
 
 def chat_model(model: str, **options: Any) -> ChatModel:
@@ -39,7 +47,7 @@ def chat_model(model: str, **options: Any) -> ChatModel:
     provider, colon, name = model.partition(":") if isinstance(model, str) else ("", "", "")
     place = MODELS.get(provider)
     if not colon or place is None:
-        hint = f"; write {provider}:NAME" if place else suggest_near(provider, MODELS)
+        hint = f"; write {provider}:NAME" if place else _suggest_model(model)
         raise ConfigurationError(
             f"a model is named as provider:name, with one of {', '.join(MODELS)} for the provider; "
             f"got {model!r}{hint}"
@@ -50,3 +58,16 @@ def chat_model(model: str, **options: Any) -> ChatModel:
         return make(name, **options)
     except TypeError as error:
         raise ConfigurationError(f"the model {model!r}: {error}") from error
+
+
+def _suggest_model(model: object) -> str:
+    """Return the model that was meant by a name without a provider, or with another word for it."""
+    found = re.match(r"([^:/]*)([:/]?)(.*)", str(model), re.DOTALL)
+    provider, mark, name = found.groups() if found is not None else ("", "", "")
+    if mark and (near := find_nearest(provider, MODELS)):
+        return f"; did you mean '{near}:{name}'?"
+    for begin, meant in _FAMILIES:
+        if begin.match(provider):
+            return f"; did you mean '{meant}:{name if mark else provider}'?"
+    # A name of a model that is like a provider is not one of that provider.
+    return suggest_near(provider, MODELS) if provider.isalpha() and not mark else ""

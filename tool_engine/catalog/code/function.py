@@ -32,6 +32,13 @@ _NOT_NAMED: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only; remove the / from the signature",
     inspect.Parameter.VAR_POSITIONAL: "takes any number of values; declare one list instead",
 }
+_OF_OBJECTS: Final = {
+    "self": "is the object of a method, which a class body does not have yet: make the object, "
+    "and register its method, as engine.tool()(object.method)",
+    "cls": "is the class of a method, which its body does not have yet: register the method of the "
+    "class that is made, as engine.tool()(Class.method)",
+}
+"""The first parameter of a function that is no method yet -> why it is none of the tool."""
 
 
 def tool_from_function(
@@ -132,6 +139,8 @@ class _Signature:
         self._source = source
         self._about = about
         self._unnamed = unnamed
+        if isinstance(function, classmethod):
+            raise _make_error(source, "", f"'cls' {_OF_OBJECTS['cls']}")
         try:
             self._listed = list(inspect.signature(function).parameters.values())
             self._hints = read_hints(function)
@@ -152,6 +161,8 @@ class _Signature:
         name = parameter.name
         if parameter.kind in _NOT_NAMED:
             raise _make_error(self._source, path, f"{name!r} {_NOT_NAMED[parameter.kind]}")
+        if name in _OF_OBJECTS and parameter is self._listed[0]:
+            raise _make_error(self._source, path, f"{name!r} {_OF_OBJECTS[name]}")
         if name not in self._hints:
             raise _make_error(self._source, path, f"{name!r} has no type; annotate it: {name}: str")
         hint = ruled_hint(parameter, self._hints)
