@@ -113,6 +113,7 @@ def _check_call(events: list[ToolEngineEvent], record: ToolCallRecord) -> None:
         assert event.tool_name == record.tool_name
         assert (event.execution_result is not None) == (event is final)
     assert final.execution_result is not None
+    assert final.data["queue_wait"] == final.execution_result.metadata["queue_wait"]
     _check_result(final.execution_result, record)
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.pretty import pretty_repr
 
 from tests.effort import share_of
 from tool_engine import ToolEngine, ToolEngineEvent, ToolExecutionResult
@@ -72,6 +73,39 @@ async def test_what_a_late_reader_sees_is_what_an_early_one_saw(is_short: bool) 
     seen = {"rows": [{"name": "Ada"}], "api_key": "[hidden]"}
     assert shown_of(late[0]).output == seen
     assert shown_of(late[0]).output is shown_of(late[0]).output, "all readers have the same"
+
+
+@both_ways
+async def test_rich_shows_no_secret_of_an_unread_event(is_short: bool) -> None:
+    """It reads the fields past their ways to be read, and has them from `asdict` otherwise."""
+    events: list[ToolEngineEvent] = []
+    await ends_of({"api_key": "very secret", "rows": 3}, events.append, is_short=is_short)
+    unread = msgspec.structs.asdict(shown_of(events[0]))
+    shown = pretty_repr(events[0])
+    assert "very secret" not in f"{shown} {unread}"
+    assert "'api_key': '[hidden]'" in shown
+    assert "'rows': 3" in pretty_repr(shown_of(events[0]))
+
+
+async def test_what_a_caller_changes_of_its_result_no_event_shows() -> None:
+    """All of a result, such as its attempts; and what a subscriber changes, no caller gets."""
+
+    async def fail() -> None:
+        raise ValueError("it is full")
+
+    events: list[ToolEngineEvent] = []
+    async with ToolEngine() as engine:
+        retry = {"attempts": 2, "backoff": 0.001}
+        engine.register_tool(
+            {"name": "fail", "description": "Fails.", "effect": "read", "retry": retry}, fail
+        )
+        engine.subscribe(events.append, "execution_failed")
+        result = await engine.execute("fail")
+    seen = copy.deepcopy(shown_of(events[0]).metadata)
+    assert len(seen["attempt_log"]) == 2
+    result.metadata["attempt_log"][0].clear()
+    result.metadata["attempt_log"].clear()
+    assert shown_of(events[0]).metadata == seen
 
 
 @settings(max_examples=share_of(60))

@@ -14,6 +14,7 @@ from tool_engine.admission.request import AdmissionRequest
 from tool_engine.errors import LeaseLostError
 from tool_engine.interfaces import AdmissionController, Slot
 from tool_engine.model.json.copying import refuse_copying
+from tool_engine.model.json.data import show_repr
 from tool_engine.model.settings.settable import settable
 
 Order = tuple[float, int, int]
@@ -101,6 +102,8 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
 
     def __repr__(self) -> str:
         return f"<ConcurrencySlot {self.state} bucket={self.bucket!r} weight={self.weight}>"
+
+    __rich_repr__ = show_repr
 
 
 class HeldSlots(set[ConcurrencySlot]):

@@ -11,6 +11,8 @@ from collections.abc import Callable, Generator
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+from tool_engine.model.json.data import show_repr
+
 
 class CurrentTask:
     """The methods of a run that its tool sees."""
@@ -116,3 +118,5 @@ class CurrentTask:
     def __repr__(self) -> str:
         state = "done" if self.is_done else "detached" if self.is_detached else "running"
         return f"<ToolTask {self.get_name()!r} {state}>"
+
+    __rich_repr__ = show_repr

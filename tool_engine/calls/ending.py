@@ -46,6 +46,8 @@ _FINAL_EVENTS: Final = {
 
 _OWN_WORDS: Final = frozenset({"call_id", "task_id", "definition_hash", "tool_version", "bucket"})
 """What the engine names by itself: a short secret that is a part of it by chance hides nothing."""
+_DEEP: Final = ("attempt_log", "cut", "error_details")
+"""What of a result's metadata has values inside."""
 _MOST_NOTED: Final = 16_384
 """The most bytes of arguments that are kept for messages about a failing subscriber."""
 _SHORT: Final = 128
@@ -241,6 +243,7 @@ class CallEnding:
         self, call: Call, shared: ToolExecutionResult, waited: float, leader: Call | None = None
     ) -> ToolExecutionResult:
         """End a call that ran nothing and gets the result of a like call, of `leader`."""
+        call.waited = waited
         metadata = {
             **_copy_output(shared.metadata),
             "call_id": call.call_id,
@@ -438,6 +441,9 @@ def _show_result(
     """Return the result for subscribers, with secrets hidden; of its output when it is read."""
     error, findings = result.error, result.validation_errors
     metadata = {**result.metadata}
+    for name in _DEEP:
+        if name in metadata:  # else its caller could change what a late reader sees
+            metadata[name] = _copy_output(metadata[name])
     if visible is not None:
         error = visible.error(error)
         own = {name: metadata[name] for name in _OWN_WORDS & metadata.keys()}

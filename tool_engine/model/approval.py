@@ -11,7 +11,7 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.known_fields import KnownFields
-from tool_engine.model.json.data import Data
+from tool_engine.model.json.data import Data, show_repr
 from tool_engine.model.json.returned_value import copy_plain, safe_repr
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
         # Not even a log of errors shows the arguments, nor the token that is good for an answer.
         what = f"{self.kind} of {self.tool_name!r} {self.tool_version}"
         return f"<ApprovalRequest {what}, call {self.call_id or '?'} of {self.session_id!r}>"
+
+    __rich_repr__ = show_repr
 
     def __post_init__(self) -> None:
         if not self.fingerprint:

@@ -19,7 +19,7 @@ from tool_engine.model.context_copy import (
     deep_copy_of,
     pickled_parts,
 )
-from tool_engine.model.json.data import Data, fields_as_json
+from tool_engine.model.json.data import Data, fields_as_json, show_fields
 from tool_engine.model.json.returned_value import copy_plain, describe_result
 from tool_engine.model.outcome import Outcome, outcome_of
 from tool_engine.model.progress import REPORTED, Reported, ToolLogLine, ToolProgress, check_listener
@@ -438,6 +438,8 @@ class ToolExecutionResult(msgspec.Struct, Data, KnownNames):
 
     def __repr__(self) -> str:
         return describe_result(self)
+
+    __rich_repr__ = show_fields
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values; the output includes secrets."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.json.data import Data, redact_json
+from tool_engine.model.json.data import Data, redact_json, show_fields
 from tool_engine.model.json.returned_value import shorten_repr
 from tool_engine.model.tool import Tool
 
@@ -67,6 +67,10 @@ PASSING: Final = frozenset(
 
 class UnreadOutput(partial[dict[str, Any]]):
     """Stands in `ShownResult` for an output that nothing has read yet; called, it makes it."""
+
+    def __repr__(self) -> str:
+        # What it is made from has the secrets.
+        return "<an output that nothing has read>"
 
 
 class ShownResult(ToolExecutionResult):
@@ -158,3 +162,5 @@ class ToolEngineEvent(_EventFields, frozen=True, kw_only=True):
         data = {key: value for key, value in self.data.items() if value is not None}
         parts += [f"{key}={shorten_repr(value)}" for key, value in islice(data.items(), 8)]
         return f"ToolEngineEvent({' '.join(parts)})"
+
+    __rich_repr__ = show_fields

@@ -15,7 +15,7 @@ from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.field_types import check_kinds
 from tool_engine.model.checks.known_fields import KnownFields
-from tool_engine.model.json.data import Data, redact_json
+from tool_engine.model.json.data import Data, redact_json, show_repr
 from tool_engine.model.json.returned_value import copy_plain
 from tool_engine.model.json.secret_schema import (
     UNNAMED,
@@ -269,6 +269,8 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
         more = ", …" if len(self.parameters) > 8 else ""
         origin = self.source or "code"
         return f"Tool({self.name!r} {self.version} from {origin}, takes {names or 'nothing'}{more})"
+
+    __rich_repr__ = show_repr
 
 
 def pack_tool(tool: Tool, **changes: Any) -> Tool:

@@ -19,6 +19,7 @@ from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.bounds import check_count, check_share
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.foreign import ends_caller
+from tool_engine.model.json.data import show_repr
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 from tool_engine.redaction import redact_text, remember_secret
 
@@ -42,6 +43,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Access(base_url={self.base_url!r}, timeout={self.timeout!r})"
+
+    __rich_repr__ = show_repr
 
 
 class ModelClient(ABC):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from enum import Enum
 from functools import cache
@@ -28,6 +28,15 @@ class Data:
             One entry for each public field; nothing in it belongs to the value.
         """
         return fields_as_json(self, redact_json)
+
+
+def show_fields(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the public fields for rich, each as it reads: a structure's own way reads past that."""
+    return ((name, getattr(value, name)) for name in value.__struct_fields__ if name[0] != "_")
+
+
+def show_repr(value: Any) -> Any:
+    """Have rich show the `repr` of a structure, which hides what its fields do not."""
 
 
 def redact_json(value: Any) -> Any:

@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.json.data import show_repr
 from tool_engine.model.settings.databases import DatabaseSource
 from tool_engine.redaction import redact_text, remember_secret
 
@@ -26,6 +27,8 @@ class Address(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"<Address {self.kind} {self.shown}>"
+
+    __rich_repr__ = show_repr
 
     @property
     def shown(self) -> str:
