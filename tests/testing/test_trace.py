@@ -1,13 +1,14 @@
 """A trace is read whole or refused with its line, and written so that it reads back the same."""
 
 import json
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tool_engine import ToolCallRecord, ToolEngine, ToolEngineConfig
+from tool_engine import ConfigurationError, ToolCallRecord, ToolEngine, ToolEngineConfig
 from tool_engine.testing import Trace, TraceCall, TraceError, parse_trace, read_trace, write_trace
 
 LINE: dict[str, Any] = {
@@ -132,6 +133,13 @@ def test_a_bad_line_is_named(tmp_path: Path, text: str, part: str) -> None:
     assert part in str(caught.value)
     assert "write {" in str(caught.value)
     assert (caught.value.file, caught.value.line) == (str(path), 2)
+
+
+@pytest.mark.parametrize("time", [math.nan, math.inf, -1.0])
+def test_a_call_of_a_program_has_times_in_order(time: float) -> None:
+    """As one of a file: a simulation of it would never end, or say what is wrong."""
+    with pytest.raises(ConfigurationError, match=r"its times are 0, 0, (nan|inf|-1)"):
+        TraceCall(call_id="c", tool_name="t", enqueued_at=0.0, started_at=0.0, ended_at=time)
 
 
 def test_seconds_and_dates_do_not_mix(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from tool_engine.errors import AdmissionError, ToolEngineError
+from tool_engine.errors import AdmissionError, ConfigurationError, ToolEngineError
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.named_file import read_named, why_unread, write_named
@@ -77,6 +77,18 @@ class TraceCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     was_refused: bool = False
     """Whether it ran, and the service behind it had no room: an answer 429 or 503."""
 
+    def __post_init__(self) -> None:
+        if self.weight < 1:
+            raise ConfigurationError(f"weight must be at least 1, got {self.weight}")
+        times = (self.enqueued_at, self.started_at, self.ended_at)
+        known = [time for time in times if time is not None]
+        # On a clock that is moved to what is no time, a simulation would never end.
+        if not all(map(math.isfinite, known)) or known != sorted(known):
+            raise ConfigurationError(
+                "a call asks (enqueued_at), then starts, then ends, but its times are "
+                + ", ".join("never" if time is None else f"{time:g}" for time in times)
+            )
+
     @property
     def wait(self) -> float:
         """Seconds between asking for a slot and having it, or being refused."""
@@ -119,7 +131,7 @@ class _CallLine(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         fields["enqueued_at"] = _read_seconds("enqueued_at", self.enqueued_at)
         fields["started_at"] = None if started is None else _read_seconds("started_at", started)
         fields["ended_at"] = _read_seconds("ended_at", self.ended_at)
-        return _check_call(TraceCall(**fields))
+        return TraceCall(**fields)
 
 
 class _RecordLine(msgspec.Struct, kw_only=True):
@@ -149,22 +161,20 @@ class _RecordLine(msgspec.Struct, kw_only=True):
             raise ValueError(f"created_at names no time zone; write {self.created_at}+00:00")
         ended = round(self.created_at.timestamp(), _DIGITS)
         started = round(ended - self.execution_time, _DIGITS)
-        return _check_call(
-            TraceCall(
-                call_id=self.call_id or "",
-                tool_name=self.tool_name,
-                enqueued_at=round(started - self.queue_wait, _DIGITS),
-                started_at=started if ran else None,
-                ended_at=ended,
-                bucket=self.bucket,
-                priority=self.priority,
-                weight=self.weight,
-                key=self.key,
-                error_type=self.error_type,
-                caller_type=self.caller_type,
-                parent_call_id=self.parent_call_id,
-                was_refused=ran and _REFUSED.search(self.error or "") is not None,
-            )
+        return TraceCall(
+            call_id=self.call_id or "",
+            tool_name=self.tool_name,
+            enqueued_at=round(started - self.queue_wait, _DIGITS),
+            started_at=started if ran else None,
+            ended_at=ended,
+            bucket=self.bucket,
+            priority=self.priority,
+            weight=self.weight,
+            key=self.key,
+            error_type=self.error_type,
+            caller_type=self.caller_type,
+            parent_call_id=self.parent_call_id,
+            was_refused=ran and _REFUSED.search(self.error or "") is not None,
         )
 
 
@@ -292,16 +302,3 @@ def _read_seconds(name: str, value: float | str) -> float:
     if date.utcoffset() is None:
         raise ValueError(f"{name} names no time zone; write {value}Z or {value}+02:00")
     return round(date.timestamp(), _DIGITS)
-
-
-def _check_call(call: TraceCall) -> TraceCall:
-    if call.weight < 1:
-        raise ValueError(f"weight must be at least 1, got {call.weight}")
-    times = (call.enqueued_at, call.started_at, call.ended_at)
-    known = [time for time in times if time is not None]
-    if not all(map(math.isfinite, known)) or known != sorted(known):
-        raise ValueError(
-            "a call asks (enqueued_at), then starts, then ends, but its times are "
-            + ", ".join("never" if time is None else f"{time:g}" for time in times)
-        )
-    return call

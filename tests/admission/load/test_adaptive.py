@@ -179,6 +179,36 @@ def test_a_slower_service_is_not_taken_for_a_busy_one() -> None:
     run(play())
 
 
+@KINDS
+def test_a_limit_at_its_least_follows_a_service_that_has_become_slower(kind: str) -> None:
+    """C19: fewer may not run, and so the answers of now are all that there is to go by."""
+
+    async def play() -> None:
+        controller = controller_of(kind=kind, min=2, max=50)
+        await load(controller, 400)
+        while state_of(controller)["limit"] > 2:
+            slot = await controller.acquire("http")
+            controller.note_overload(slot)
+            controller.release(slot, outcome=False)
+        await load(controller, 2000, lambda used: 0.25)
+        assert state_of(controller)["limit"] >= 20
+
+    run(play())
+
+
+@KINDS
+def test_answers_without_any_time_are_no_measure_for_others(kind: str) -> None:
+    """C19: as from a cache; everything would be slow beside them, or nothing."""
+
+    async def play() -> None:
+        controller = controller_of(kind=kind, min=1, max=24)
+        await load(controller, 400, lambda used: 0.0)
+        await load(controller, 4000, lambda used: 0.1 * max(1.0, used / 10) ** 1.5)
+        assert 7 <= state_of(controller)["limit"] <= 18
+
+    run(play())
+
+
 def test_time_of_nested_calls_is_not_the_services() -> None:
     """C19: a call that lent its slot teaches nothing."""
 

@@ -238,7 +238,7 @@ class AdaptiveLimit:
         Were it to follow the answers of a busy service, the limit would follow it without an end.
         """
         known = self._baseline
-        if known is None or seconds < 0.7 * known:
+        if not known or seconds < 0.7 * known:  # what takes no time says nothing of what does
             known = seconds
         elif seconds < known:
             known += (seconds - known) * 0.3
@@ -264,6 +264,9 @@ class AdaptiveLimit:
             self._set_limit(before, why, now)
             return
         before = self._exact
+        if self.limit <= self.policy.min:
+            # Fewer may not run: whether they were faster would never show, and the limit stay here.
+            self._baseline = seconds
         share = 0.75 if self.policy.kind == AIMD else max(0.5, 1.1 * baseline / seconds)
         self._shrink_limit(
             before * share, f"a call takes {_show_ms(seconds)}, alone {_show_ms(baseline)}", now

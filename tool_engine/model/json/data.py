@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
 from enum import Enum
 from functools import cache
@@ -30,9 +30,9 @@ class Data:
         return fields_as_json(self, redact_json)
 
 
-def show_fields(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the public fields for rich, each as it reads: a structure's own way reads past that."""
-    return ((name, getattr(value, name)) for name in value.__struct_fields__ if name[0] != "_")
+def show_fields(value: Any) -> list[tuple[str, Any]]:
+    """List the public fields for rich as they read; a structure's own way reads past that."""
+    return [(name, getattr(value, name)) for name in value.__struct_fields__ if name[0] != "_"]
 
 
 def show_repr(value: Any) -> Any:

@@ -179,8 +179,8 @@ class AdaptivePolicy(msgspec.Struct, Data, frozen=True, gc=False, metaclass=Know
     """How a bucket's limit follows its service: by latency, refusals and timeouts."""
 
     kind: str = GRADIENT2
-    """`gradient2` shrinks as far as calls have become slower; `aimd` by a fixed share, and only
-    when they take twice as long, are refused or run out of time."""
+    """`gradient2` shrinks as far as calls have become slower, `aimd` by a fixed share; both by a
+    fixed share when calls are refused or run out of time."""
     min: int = 1
     """Slots that the bucket keeps in any case."""
     max: int = 100
