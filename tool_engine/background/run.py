@@ -284,7 +284,7 @@ class TaskRun(msgspec.Struct, eq=False):
         """Note the id of the call, which waits: for a slot, or for a call whose run it shares."""
         self.kept.state = replace(self.kept.state, call_id=call.call_id)
 
-    async def admit(self, request: Any, queued: Callable[[], None], call: Any) -> Any:
+    async def admit(self, request: Any, queued: Callable[[], None] | None, call: Any) -> Any:
         """Return a slot for the call, once its task is written as running.
 
         Raises:
@@ -302,9 +302,18 @@ class TaskRun(msgspec.Struct, eq=False):
             raise
         return call.slot
 
-    async def _wait_for_slot(self, request: Any, queued: Callable[[], None], call_id: str) -> Any:
+    async def _wait_for_slot(
+        self, request: Any, queued: Callable[[], None] | None, call_id: str
+    ) -> Any:
         controller: Any = self._engine.controller
         request = replace(request, timeout=_PATIENCE)
+
+        def announce_once() -> None:
+            nonlocal queued
+            announce, queued = queued, None
+            if announce is not None:
+                announce()
+
         self._wait = asyncio.timeout(None)
         try:
             async with self._wait:
@@ -312,7 +321,9 @@ class TaskRun(msgspec.Struct, eq=False):
                     raise _EndedError(self.ending)
                 while True:
                     try:
-                        return await controller.admit(request, queued, call_id)
+                        return await controller.admit(
+                            request, announce_once if queued else None, call_id
+                        )
                     except ControllerClosedError as error:
                         if controller.explain_shut() != "draining":
                             raise
