@@ -40,6 +40,7 @@ OF_PROGRAM = (
     "in your program"
 )
 ONE_KEY = "background/new_task.py: use one key for one call"
+SAME = "background/new_task.py: if it is, ask for the task …, else use a key of its own"
 REQUIRED = (
     "calls/planner.py: start one: with engine.start, `tool-engine task start`, or over HTTP with "
     "Prefer: respond-async"
@@ -70,6 +71,7 @@ TRIED = {
     RUN_HERE,
     OF_PROGRAM,
     ONE_KEY,
+    SAME,
     REQUIRED,
     KEY,
     OWNER,
@@ -183,6 +185,27 @@ async def test_one_key_for_one_call(engine: ToolEngine, work: Work) -> None:
     work.gate.set()
     other = await engine.start("work", {"number": 2}, idempotency_key="b")
     assert (await other.wait(BOUND)).is_success
+
+
+async def test_a_key_that_another_process_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pin = {"name": "pin", "type": "string", "description": "It", "required": True, "secret": True}
+    tool = {"name": "take", "description": "Takes it", "parameters": [pin]}
+    place: dict[str, Any] = {"tools_directory": "none", "records": f"sqlite:///{tmp_path}/k.db"}
+    async with ToolEngine(ToolEngineConfig(**place)) as engine:
+        engine.register_tool(tool, lambda pin: "taken")
+        handle = await engine.start("take", {"pin": "1"}, idempotency_key="a")
+        assert (await handle.wait(BOUND)).is_success
+    monkeypatch.setattr("tool_engine.background.request_digest._SECRET", b"of another process")
+    async with ToolEngine(ToolEngineConfig(**place)) as engine:
+        engine.register_tool(tool, lambda pin: "taken")
+        with pytest.raises(TaskConflictError, match="ask for the task") as raised:
+            await engine.start("take", {"pin": "1"}, idempotency_key="a")
+        named = str(raised.value).partition("ask for the task ")[2].partition(",")[0]
+        assert (await (await engine.tasks.get(named)).wait(BOUND)).is_success
+        other = await engine.start("take", {"pin": "1"}, idempotency_key="b")
+        assert (await other.wait(BOUND)).is_success
 
 
 async def test_made_by_the_tool(engine: ToolEngine, work: Work) -> None:
