@@ -18,7 +18,9 @@ import structlog
 from tool_engine.cli.console import make_console
 from tool_engine.observability.event_lines import EVENTS_LOGGER
 
-_FIRST_LOAD: Final[ContextVar[list[str] | None]] = ContextVar("first_load", default=None)
+_FIRST_LOAD: Final[ContextVar[tuple[list[str], tuple[str, ...]] | None]] = ContextVar(
+    "first_load", default=None
+)
 """Where a command's first look at its files notes what it found."""
 _OF_FILES: Final = ("load_error", "workflow_finding", "tool_quarantined")
 """Events that commands count in a sentence; `validate` prints each with its place."""
@@ -54,10 +56,14 @@ def logs_on_stderr(level: int = logging.WARNING) -> Iterator[None]:
 
 
 @contextmanager
-def hide_load_errors() -> Iterator[list[str]]:
-    """Leave out the lines about files that could not be loaded; give the names of those events."""
+def hide_load_errors(*others: str) -> Iterator[list[str]]:
+    """Leave out the lines about files that could not be loaded; give the names of those events.
+
+    Args:
+        others: Further events that the command itself says.
+    """
     found: list[str] = []
-    token = _FIRST_LOAD.set(found)
+    token = _FIRST_LOAD.set((found, (*_OF_FILES, *others)))
     try:
         yield found
     finally:
@@ -69,12 +75,12 @@ def _leave_out_answers(
 ) -> MutableMapping[str, Any]:
     """Drop the lines about facts that the command itself prints."""
     del logger, method_name
-    event, found = str(event_dict.get("event")), _FIRST_LOAD.get()
+    event, hidden = str(event_dict.get("event")), _FIRST_LOAD.get()
     is_load_error = event == "load_error"
     if event_dict.get("logger") == EVENTS_LOGGER:
         raise structlog.DropEvent
-    if found is not None and event in _OF_FILES:
-        found.append(event)
+    if hidden is not None and event in hidden[1]:
+        hidden[0].append(event)
         raise structlog.DropEvent
     if is_load_error:
         first, *more = str(event_dict.get("error", "")).splitlines() or [""]

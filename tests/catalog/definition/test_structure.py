@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -132,3 +133,29 @@ def test_other_values_are_described() -> None:
         }
     )
     assert "non-unique" in doubled[0].message
+
+
+_SENT = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+_NAMED = {"name": "t", "description": "Does a thing.", "parameters": _SENT}
+
+
+@pytest.mark.parametrize(
+    ("definition", "key", "words"),
+    [
+        ({"type": "function", "function": _NAMED}, "function", "without type, function and strict"),
+        ({"function": {**_NAMED, "strict": True}}, "function", "at the top of the definition"),
+        ({"type": "function", **_NAMED}, "type", "leave it out; entry says"),
+        ({"type": "function", **_NAMED, "strict": True}, "type", "leave it out, and strict;"),
+        ({"functionDeclarations": [_NAMED]}, "functionDeclarations", "a definition of its own"),
+        ({"function_declarations": [_NAMED]}, "function_declarations", "a definition of its own"),
+    ],
+)
+def test_the_form_of_another_api_is_one_fault(
+    definition: dict[str, Any], key: str, words: str
+) -> None:
+    """What else there seems to be follows from it; the cure is applied, and the tool is right."""
+    with pytest.raises(DefinitionError) as caught:
+        ToolConfigLoader().from_mapping(definition, "t.yaml")
+    (problem,) = caught.value.problems
+    assert (problem.path, words in problem.message) == (key, True), problem.message
+    assert ToolConfigLoader().from_mapping(_NAMED, "t.yaml").name == "t"

@@ -105,6 +105,17 @@ def test_list_says_how_it_is_with_each(place: Path, cli: Run) -> None:
     assert any("mcpServers.wrong.command" in each["message"] for each in said["errors"])
 
 
+def test_a_server_that_is_down_is_said_once(place: Path, cli: Run) -> None:
+    """No log line beside the table, and no next try of a command that ends."""
+    (place / "tools").mkdir()
+    config = name_servers(place, gone={"command": str(place / "no-program")})
+    code, out, err = cli("--mcp-config", config, "mcp", "list")
+    assert (code, err) == (1, "")
+    assert (out + err).count("no-program") == 1, out
+    assert "gone\tis down since " in out
+    assert "next try" not in out
+
+
 def test_without_servers_it_says_where_to_name_them(place: Path, cli: Run) -> None:
     (place / "tools").mkdir()
     code, _, err = cli("mcp", "list")

@@ -73,6 +73,10 @@ _VALUE_TYPES: Final = {
     **dict.fromkeys(("dict", "map", "mapping", "json"), "object"),
 }
 """A word of a language or of a database -> the type of a parameter."""
+_AT_THE_TOP: Final = (
+    "write its name, description and parameters at the top of the definition, without type, "
+    "function and strict"
+)
 _KEY_CURES: Final = {
     **dict.fromkeys(
         ("pagination", "paging", "paginate"), "write it in response: {pages: {next: ...}}"
@@ -174,6 +178,25 @@ def find_split_texts(mapping: Any) -> dict[str, str]:
         begun, texts, rests = key, [value] if isinstance(value, str) else [], []
     note()
     return cures
+
+
+def find_foreign_form(definition: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the key that shows another API's form of a tool, and the cure, or two empty texts.
+
+    Example:
+        >>> find_foreign_form({"type": "function", "function": {"name": "add"}})[0]
+        'function'
+    """
+    held = definition.get("function")
+    if isinstance(held, dict) and "name" not in definition:
+        return "function", _AT_THE_TOP
+    if definition.get("type") == "function" and "name" in definition:
+        also = ", and strict" if "strict" in definition else ""
+        return "type", f"leave it out{also}; entry says what runs the tool"
+    for key in ("functionDeclarations", "function_declarations"):
+        if isinstance(definition.get(key), list):
+            return key, "write each of its entries as a definition of its own"
+    return "", ""
 
 
 def are_definitions(value: Any) -> bool:

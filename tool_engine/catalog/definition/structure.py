@@ -24,6 +24,7 @@ from tool_engine.catalog.definition.foreign_words import (
     SCHEMA_KEYS,
     are_definitions,
     entry_type_cure,
+    find_foreign_form,
     find_split_texts,
     is_root_schema,
     key_cure,
@@ -86,6 +87,11 @@ def structure_faults(definition: Any) -> list[Fault]:
         got, cure = describe_value(definition), DOCUMENTS if isinstance(definition, list) else ""
         message = f"a definition is {_DEFINITION}; got {got}"
         return [Fault((), message, expected=_DEFINITION, got=got, cure=cure)]
+    key, cure = find_foreign_form(definition)
+    if key:
+        # All else is a consequence: what it says is right, and stands where another API has it.
+        message = "this is the form of another API"
+        return [Fault((key,), message, at_key=True, cure=cure)]
     faults: dict[Fault, None] = {}
     for error in islice(_compile_validator().iter_errors(definition), MAX_PROBLEMS):
         faults.update(dict.fromkeys(_explain_error(error, definition)))

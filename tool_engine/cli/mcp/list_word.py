@@ -42,6 +42,15 @@ def _to_dict(state: MCPServerState, quarantined: set[str]) -> dict[str, Any]:
     return {**state.to_dict(), "quarantined": waiting}
 
 
+def _name_state(state: MCPServerState, errors: list[tuple[str, str]]) -> str:
+    """Return how it is with a server, without the reason if an error below says it."""
+    begin, mark, rest = state.state.partition(" (")
+    reason = rest.rpartition(")")[0]
+    is_said = bool(mark) and any(reason in text for _, text in errors)
+    # The command ends now, so that there is no next try either.
+    return begin if is_down(state) and is_said else state.state
+
+
 def _print_states(
     states: list[MCPServerState], errors: list[tuple[str, str]], quarantined: set[str]
 ) -> None:
@@ -55,7 +64,7 @@ def _print_states(
         more = ", …" if len(each.tools) > _MOST_NAMES else ""
         table.add_row(
             as_text(each.name, "bold cyan"),
-            as_text(each.state),
+            as_text(_name_state(each, errors)),
             as_text(each.version),
             as_text(f"{len(each.tools)}: {names}{more}" if names else "0"),
         )

@@ -38,7 +38,7 @@ async def open_servers(settings: Settings, **changes: Any) -> AsyncIterator[Tool
     """
     engine = ToolEngine(settings.engine_config(**changes))
     async with contextlib.AsyncExitStack() as stack:
-        with hide_load_errors(), warn_of_slow_servers(engine):
+        with hide_load_errors("mcp_server_down"), warn_of_slow_servers(engine):
             await stack.enter_async_context(engine)
         if not engine.list_mcp_servers() and not engine.list_mcp_errors():
             raise CommandError(
