@@ -174,7 +174,7 @@ def test_secrets_are_hidden(folder: Path) -> None:
     [
         ((), "name one model"),
         (("-m", "openai:x", "--script", "s.json"), "name one model"),
-        (("-m", "opnai:x"), "did you mean 'openai'?"),
+        (("-m", "opnai:x"), "did you mean 'openai:x'?"),
         (("-m", "gpt"), "a model is named as provider:name"),
         (("-m", "openai:x"), "OPENAI_API_KEY"),
         (("--script", "none.json"), "none.json"),
