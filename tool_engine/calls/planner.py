@@ -218,14 +218,17 @@ class Planner:
     def _unknown_executor(self, tool: Tool) -> Failure:
         """Return the failure of a tool whose handler is not registered."""
         cure, near = self._registry.missing_cure(tool)
-        what = f"tool {tool.name!r} needs the executor {tool.handler!r}, which is unknown; {cure}"
         if near and not self._registry.is_path(tool):
             return Failure(
                 "executor_not_found",
-                f"{what}; register it with engine.register_executor({tool.handler!r}, ...) or "
-                "correct entry.handler",
+                f"tool {tool.name!r} needs the executor {tool.handler!r}, which is unknown; {cure}"
+                f"; register it with engine.register_executor({tool.handler!r}, ...) or correct "
+                "entry.handler",
             )
-        return Failure("executor_not_found", what)
+        return Failure(
+            "executor_not_found",
+            f"tool {tool.name!r} needs the executor {tool.handler!r}, which is unknown; {cure}",
+        )
 
 
 def _choose_readying(tool: Tool) -> Readying:

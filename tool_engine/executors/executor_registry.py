@@ -247,8 +247,9 @@ class ExecutorRegistry:
             if place:
                 cure = meant.word_place(place) if may_read else meant.word_guess(handler, place)
                 return cure, "" if meant.FUNCTION in place else place
-        words = "write a function of a module as module:function, or " if is_python else ""
-        return f"{words}{register}", ""
+        if is_python:
+            return f"write a function of a module as module:function, or {register}", ""
+        return f"{register} or correct entry.handler", ""
 
     def is_path(self, tool: Tool) -> bool:
         """Return True for a Python tool whose handler is the path of a file or of a module."""
