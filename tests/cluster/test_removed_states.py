@@ -25,7 +25,7 @@ async def do(url: str, *statements: str) -> None:
         await connection.close()
 
 
-async def go_on(service: Service, running: list[Running], calls: list[Running]) -> None:
+async def assert_going_on(service: Service, running: list[Running], calls: list[Running]) -> None:
     """Lets those end that ran as the state was removed, and then those that came after it."""
     async with asyncio.timeout(BOUND):
         # The former are lost at the latest when a ttl is over, and their work is cancelled.
@@ -45,7 +45,7 @@ async def test_tables_that_are_emptied(make: Make, service: Service, url: str, t
     await service.until(2)
     await do(url, f"TRUNCATE {tables}")
     calls = [asyncio.create_task(each.execute("work")) for each in engines]
-    await go_on(service, running, calls)
+    await assert_going_on(service, running, calls)
 
 
 async def test_tables_that_are_removed(make: Make, service: Service, url: str) -> None:
@@ -57,7 +57,7 @@ async def test_tables_that_are_removed(make: Make, service: Service, url: str) -
     await service.until(2)
     await do(url, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
     calls = [asyncio.create_task(each.execute("work")) for each in engines]
-    await go_on(service, running, calls)
+    await assert_going_on(service, running, calls)
 
 
 async def test_an_older_state_that_is_put_back(make: Make, service: Service, url: str) -> None:

@@ -30,6 +30,8 @@ REPLIES: list[tuple[str, Any]] = [
     ("anthropic", {**MESSAGE, "content": [{"type": "text", "text": "hi"}]}),
     ("openai", {"choices": [{"message": {"role": "assistant", "tool_calls": [FUNCTION]}}]}),
     ("gemini", {"candidates": [{"content": {"parts": [{"functionCall": {"name": "look"}}]}}]}),
+    ("openai", {"role": "assistant", "content": None, "tool_calls": [FUNCTION]}),
+    ("openai_responses", {"output": [ITEM]}),
     ("openai_responses", {"object": "response", "status": "completed", "output": [ITEM]}),
 ]
 NAMES = ("openai", "openai_responses", "anthropic", "gemini")

@@ -391,14 +391,10 @@ class Lane(Line):
         for key in self.keys:
             key.waiting += 1
         if not waiter.is_queued:
-            self._set_aside(1)
+            self.set_aside(1)
 
-    def mark_queued(self, waiter: Waiter, is_queued: bool) -> None:
-        """Have a call that waits count against the bounds of its lines, or not."""
-        waiter.is_queued = is_queued
-        self._set_aside(-1 if is_queued else 1)
-
-    def _set_aside(self, count: int) -> None:
+    def set_aside(self, count: int) -> None:
+        """Have so many more of its calls count against no bound."""
         self.bucket.aside += count
         for key in self.keys:
             key.aside += count
@@ -412,7 +408,7 @@ class Lane(Line):
         for key in self.keys:
             key.waiting -= 1
         if not waiter.is_queued:
-            self._set_aside(-1)
+            self.set_aside(-1)
         if len(self.waiters) > _COMPACT_FROM and len(self.waiters) > 2 * self.waiting:
             self.waiters.compact()
 

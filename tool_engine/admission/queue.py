@@ -158,6 +158,12 @@ class Queue:
         else:
             lane.bucket.aside -= 1
 
+    def mark_queued(self, waiter: Waiter, *, is_queued: bool) -> None:
+        """Have a call that waits count against the bounds on waiting, or not."""
+        waiter.is_queued, count = is_queued, 1 if is_queued else -1
+        self.queued += count
+        waiter.lane.set_aside(-count)
+
     def serve(self, waiter: Waiter) -> None:
         """Let the key of a waiter that has its turn pay for it, under `fair`."""
         share = waiter.lane.share

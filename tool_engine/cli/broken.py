@@ -46,6 +46,8 @@ def report_faults(settings: Settings, errors: Iterable[tuple[str, str]]) -> None
         errors: The file and the words of each fault that an engine found.
     """
     known: dict[str, str] = dict(errors)
+    if not known:
+        return
     files = [each for each in known if Path(each).is_file()]
     # By name: commands that check files are above what reports them.
     check_files = import_module("tool_engine.cli.files.checking").check_files

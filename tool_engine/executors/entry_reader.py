@@ -93,3 +93,8 @@ class CompiledEntries(Generic[EntryT]):
         entry = self._compile(tool)
         self._known[tool.name] = (tool, entry)
         return entry
+
+
+def is_filled_text(value: object) -> bool:
+    """Return True for a text that is not empty."""
+    return isinstance(value, str) and value != ""

@@ -10,7 +10,7 @@ from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.json.returned_value import safe_repr
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.chunks import ChunkReader, dump_object, read_field
-from tool_engine.protocols.foreign_replies import find_protocol
+from tool_engine.protocols.native_calls import find_owner
 from tool_engine.protocols.reply_builder import Ending, ReplyBuilder
 
 # Why a call that came in events is not run.
@@ -82,23 +82,23 @@ class ChunkDecoder(ABC):
             # Problems are reported in their place among the payloads.
             if self._reader.problems:
                 events += self._report_problems()
-            if not self._is_known and (owner := self._find_owner(payload)):
-                events += self._builder.report_lost(
-                    f"the reply is one of the protocol {owner!r}, not of {self.protocol!r}; read "
-                    "it with that one"
-                )
-                continue
             try:
-                events += self._take_payload(payload)
+                events += self._take_own(payload)
             except RecursionError:
                 events += self._builder.report_lost(_TOO_DEEP)
         return events
 
-    def _find_owner(self, payload: Any) -> str:
-        """Return the protocol that a reply belongs to, if that is another one."""
-        self._is_known = True
-        owner = find_protocol(getattr(payload, "value", payload))
-        return "" if owner == self.protocol else owner
+    def _take_own(self, payload: Any) -> list[StreamEvent]:
+        """Read what the reader made of a chunk, if the reply is none of another protocol."""
+        if not self._is_known:
+            self._is_known = True
+            owner = find_owner(getattr(payload, "value", payload))
+            if owner not in (None, self.protocol):
+                return self._builder.report_lost(
+                    f"the reply is one of the protocol {owner!r}, not of {self.protocol!r}; read "
+                    "it with that one"
+                )
+        return self._take_payload(payload)
 
     def _report_problems(self) -> list[StreamEvent]:
         problems, self._reader.problems = self._reader.problems, []

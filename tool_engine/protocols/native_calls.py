@@ -1,7 +1,7 @@
-"""In which provider's form does a reply hold calls, if no protocol is given?
+"""Which provider's form has a reply whose reader may be that of another one?
 
-Text protocols read the text of a reply only. This file finds the calls that a provider sends beside
-the text, which would otherwise be lost silently.
+Text protocols read the text of a reply only, and native ones what they know. This file finds the
+calls that a provider sends beside that, which would otherwise be lost silently.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _PLACES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
 )
 """Where calls are: in a whole reply, a message, a part of a stream."""
 _TEXTS: Final = (str, bytes, bytearray, memoryview)
+_RESPONSE_EVENTS: Final = ("response.created", "response.in_progress", "response.completed")
 _TYPES: Final = {"openai_responses": "function_call", "anthropic": "tool_use"}
 
 
@@ -51,6 +52,23 @@ def find_form(reply: object) -> str | None:
             if inner is not None and any(_is_call(each, name) for each in _find_parts(inner, path)):
                 return name
     return None
+
+
+def find_owner(beginning: object) -> str | None:
+    """Return the name of the protocol that a reply is of, by its first part or all of it.
+
+    The reply is as for `find_form`. Some forms have a sign before any call; None: it has neither.
+    """
+    if isinstance(read_field(beginning, "choices"), list):
+        return "openai"
+    if isinstance(read_field(beginning, "candidates"), list):
+        return "gemini"
+    kind, reason = read_field(beginning, "type"), read_field(beginning, "stop_reason")
+    if kind == "message_start" or (kind == "message" and isinstance(reason, str)):
+        return "anthropic"
+    if kind in _RESPONSE_EVENTS or read_field(beginning, "object") == "response":
+        return "openai_responses"
+    return find_form(beginning)
 
 
 def _find_parts(value: Any, path: Sequence[str]) -> Iterator[Any]:

@@ -335,10 +335,10 @@ OVERLOADS = [
 @given(st.lists(STEP, max_size=120), st.integers(1, 1000))
 def test_no_slot_is_lost_and_no_bound_is_passed(steps: list[tuple[str, int]], seed: int) -> None:
     """C19, C9: whatever ends how, is cancelled, lent, refused or configured, in whatever order."""
-    run(_play_steps(steps), seed=seed)
+    run(_assert_sound_after_each(steps), seed=seed)
 
 
-async def _play_steps(steps: list[tuple[str, int]]) -> None:
+async def _assert_sound_after_each(steps: list[tuple[str, int]]) -> None:
     play = _Play()
     for what, number in steps:
         getattr(play, what)(number)

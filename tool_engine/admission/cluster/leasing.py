@@ -241,7 +241,7 @@ class LeaseDesk:
 
     def ask_for(self, waiter: Waiter) -> None:
         """Give a call a place in the line of all processes."""
-        is_strict = waiter.is_queued and self._pool.has_to_go(waiter, self._count_asking)
+        is_strict = waiter.is_queued and self._pool.has_to_go(waiter, self._counts.__getitem__)
         is_strict |= any(not each.is_closed for each in _list_breakers(waiter.lane))
         self.source.ask(waiter, self.needs_of(waiter), is_strict=is_strict)
 
@@ -252,8 +252,7 @@ class LeaseDesk:
             return False
         self._asking[waiter] = None
         self._counts.update(_names_of(waiter))
-        waiter.lane.mark_queued(waiter, False)
-        self._pool.queue.queued -= 1
+        self._pool.queue.mark_queued(waiter, is_queued=False)
         return True
 
     def tell_queued(self, waiter: Waiter, on_queued: Callable[[], None]) -> None:
@@ -270,9 +269,6 @@ class LeaseDesk:
         self._counts.subtract(_names_of(waiter))
         self._counts += Counter()
         return self._asking.pop(waiter)
-
-    def _count_asking(self, name: Any) -> int:
-        return self._counts[name]
 
     # What the source says: see `interfaces.LeaseHolder`.
 
@@ -293,8 +289,7 @@ class LeaseDesk:
         if waiter not in self._asking:
             return
         pool, on_queued = self._pool, self.end_asking(waiter)
-        waiter.lane.mark_queued(waiter, True)
-        pool.queue.queued += 1
+        pool.queue.mark_queued(waiter, is_queued=True)
         error = pool.settle_wait(waiter, pool.clock())
         if error is not None:
             waiter.wake(error)

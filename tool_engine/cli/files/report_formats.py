@@ -69,13 +69,13 @@ def read_place(text: str | None) -> tuple[str | None, int | None, int | None]:
     return found[1], int(found[2]), None if found[3] is None else int(found[3])
 
 
-def make_finding(code: str, severity: str, text: str, file: str) -> Finding:
-    """Return the finding of a text that may begin with its place in the file."""
+def make_finding(code: str, severity: str, text: str, file: str | None = None) -> Finding:
+    """Return the finding of a text that may begin with its place; None: in a file that it names."""
     place, _, message = text.partition(": ")
     said, line, column = read_place(place)
-    if said != file:
-        return Finding(code, severity, text, file)
-    return Finding(code, severity, message, file, line, column)
+    if said == file or (file is None and line is not None):
+        return Finding(code, severity, message, said, line, column)
+    return Finding(code, severity, text, file)
 
 
 def print_report(
@@ -99,11 +99,7 @@ def print_report(
 
 def print_failure(form: str, error_type: str, message: str) -> None:
     """Print in one of `REPORTS` why a command found nothing: it could not be run."""
-    place, _, text = message.partition(": ")
-    file, line, column = read_place(place)
-    found = Finding(error_type, "error", message)
-    if line is not None:
-        found = Finding(error_type, "error", text, file, line, column)
+    found = make_finding(error_type, "error", message)
     print_report(form, "run", [found], (), [Rule(error_type, "the command could not be run")])
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.executors.entry_reader import EntryReader
+from tool_engine.executors.entry_reader import EntryReader, is_filled_text
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.redaction import describe_unfit, describe_value
 
@@ -72,9 +72,9 @@ class _Reader(EntryReader[ShellPlan]):
 
     def _read_texts(self, config: Mapping[str, Any], key: str) -> tuple[str, ...]:
         value = config.get(key, [])
-        if isinstance(value, list) and all(map(_is_filled, value)):
+        if isinstance(value, list) and all(map(is_filled_text, value)):
             return tuple(value)
-        got = describe_unfit(value, _is_filled)
+        got = describe_unfit(value, is_filled_text)
         self.problem(f"entry.config.{key}", f"must be a list of texts, got {got}")
         return ()
 
@@ -88,7 +88,3 @@ class _Reader(EntryReader[ShellPlan]):
 
 check_entry = _Reader.check
 compile_entry = _Reader.compile
-
-
-def _is_filled(value: object) -> bool:
-    return isinstance(value, str) and value != ""

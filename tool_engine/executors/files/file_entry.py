@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.executors.entry_reader import EntryReader
+from tool_engine.executors.entry_reader import EntryReader, is_filled_text
 from tool_engine.executors.files.root import FileRoot
 from tool_engine.executors.secrets import SecretPart, read_variable
 from tool_engine.executors.templates import ParameterPart, TemplateError, TextTemplate
@@ -125,12 +125,11 @@ class _Reader(EntryReader[FileEntry]):
     def _read_ignore(self, globs: Any) -> tuple[str, ...] | None:
         if globs is None:
             return None
-        if isinstance(globs, list) and all(map(_is_glob, globs)):
+        if isinstance(globs, list) and all(map(is_filled_text, globs)):
             return tuple(globs)
-        self.problem(
-            "entry.config.ignore",
-            f"must be a list of globs such as ['*.log'], got {describe_unfit(globs, _is_glob)}",
-        )
+        got = describe_unfit(globs, is_filled_text)
+        path, example = "entry.config.ignore", "['*.log']"
+        self.problem(path, f"must be a list of globs such as {example}, got {got}")
         return None
 
     def _check_parameters(self) -> None:
@@ -150,7 +149,3 @@ class _Reader(EntryReader[FileEntry]):
 
 check_entry = _Reader.check
 compile_entry = _Reader.compile
-
-
-def _is_glob(value: object) -> bool:
-    return isinstance(value, str) and value != ""
