@@ -89,7 +89,7 @@ class RayCluster:
         return self._spare
 
     def remove_node(self, pid: int = 0) -> None:
-        """Kills all processes of a node, as when its power is cut; 0: of the head."""
+        """Kills Ray's processes of a node, its workers too, as when its power is cut; 0: the head's."""
         self._has_head = self._has_head and bool(pid)
         if pid == self._spare:
             self._spare = 0
@@ -135,13 +135,23 @@ def read_command(pid: int) -> str:
     return ""
 
 
-def tree_of(root: int) -> set[int]:
-    """A process and all below it."""
+def children_of(pid: int) -> list[int]:
+    """The processes that are directly below one."""
+    return _list_children().get(pid, [])
+
+
+def _list_children() -> dict[int, list[int]]:
     children: dict[int, list[int]] = {}
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError):
             words = (place / "stat").read_text().rpartition(")")[2].split()
             children.setdefault(int(words[1]), []).append(int(place.name))
+    return children
+
+
+def tree_of(root: int) -> set[int]:
+    """A process and all below it."""
+    children = _list_children()
     found, todo = set(), [root]
     while todo:
         found.add(pid := todo.pop())
@@ -195,7 +205,12 @@ def main(count: int) -> None:
             say(pid=add_node(order["resources"]))
         elif order["do"] == "remove":
             node = nodes.pop(order["pid"], cluster.head_node)
+            # A worker outlives its raylet until it has noticed, and answers meanwhile.
+            workers = children_of(node.all_processes["raylet"][0].process.pid)
             cluster.remove_node(node, allow_graceful=False)
+            for pid in workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             say()
         elif order["do"] == "stored":
             reply = get_memory_info_reply(get_state_from_address(cluster.address))
