@@ -89,7 +89,7 @@ class RayCluster:
         return self._spare
 
     def remove_node(self, pid: int = 0) -> None:
-        """Kills Ray's processes of a node, its workers too, as when its power is cut; 0: the head's."""
+        """Kills Ray's processes of a node, workers too, as when its power is cut; 0: the head's."""
         self._has_head = self._has_head and bool(pid)
         if pid == self._spare:
             self._spare = 0

@@ -151,6 +151,22 @@ async def test_a_new_definition_has_new_workers(bench: Bench, handlers: Path) ->
     assert (await bench.call("timed", "0")).output == {"result": "newest"}
 
 
+async def test_what_kills_each_worker_as_it_starts(bench: Bench, handlers: Path) -> None:
+    """A worker that others end before it takes a call is lost, as one in mid-call."""
+    (handlers / "fragile.py").write_text(
+        "import os, pathlib\n"
+        "if pathlib.Path(__file__).with_name('fatal').exists(): os.kill(os.getpid(), 9)\n"
+        "def echo(text): return text\n"
+    )
+    bench.add_tool("fragile:echo", "fragile", idle_time=0.1)
+    (handlers / "fatal").touch()
+    result = await bench.call("fragile")
+    assert result.error_type == "worker_lost", result.error
+    assert "signal 9 (SIGKILL)" in str(result.error)
+    (handlers / "fatal").unlink()
+    assert (await bench.call("fragile")).is_success
+
+
 async def test_lines_are_the_calls_own(bench: Bench) -> None:
     """X4: of calls that share a worker each is heard under its own id."""
     bench.add_tool("say")

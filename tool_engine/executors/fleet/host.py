@@ -77,6 +77,10 @@ class _Message(msgspec.Struct):
     report: msgspec.Raw = msgspec.Raw()
 
 
+class _KilledError(ToolExecutionError):
+    """A signal has ended a process before it took a call."""
+
+
 _read_item: Final = msgspec.json.Decoder(Item).decode
 _read_message: Final = msgspec.json.Decoder(_Message).decode
 _read_raws: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -345,10 +349,11 @@ class FleetHost:
         for attempt in range(_TRIES):
             try:
                 return await self._try_start()
-            except (WorkerLostError, UnreadError) as error:
+            except (WorkerLostError, UnreadError, _KilledError) as error:
                 # Killed by others, perhaps: nothing of a call has run there.
                 if attempt == _TRIES - 1:
-                    return encode_fault(0, "execution", str(error))
+                    kind = "lost" if isinstance(error, _KilledError) else "execution"
+                    return encode_fault(0, kind, str(error))
             except (ToolExecutionError, WorkerStoppedError) as error:
                 return encode_fault(0, "execution", str(error))
         raise AssertionError("unreachable")
@@ -362,10 +367,13 @@ class FleetHost:
             worker = await asyncio.to_thread(SharedWorker, self._settings.entry)
             deadline = time.monotonic() + SECONDS_TO_PREPARE
             answer = await asyncio.to_thread(worker.prepare, deadline, bell)
-        except BaseException:
+        except BaseException as error:
             bell.ring()
             if worker is not None:
+                has_died = isinstance(error, (WorkerLostError, UnreadError))
                 await asyncio.to_thread(worker.end)
+                if has_died and worker.was_killed:
+                    raise _KilledError(str(error)) from error
             raise
         finally:
             bell.close()

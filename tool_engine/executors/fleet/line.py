@@ -498,7 +498,8 @@ class Line:
                 "deploy the same version there, or ship it with entry.config.runtime",
                 is_final=True,
             )
-        return ToolExecutionError(f"{word_import_fault(fault, self.entry)} (on {ready.node})")
+        made = WorkerLostError if fault.kind == "lost" else ToolExecutionError
+        return made(f"{word_import_fault(fault, self.entry)} (on {ready.node})")
 
     def word_fault(self, fault: Fault, worker: FleetWorker) -> Exception:
         """Return what a call ends with."""

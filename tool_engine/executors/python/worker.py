@@ -270,6 +270,11 @@ class Worker:
             f"the worker process of {self.entry.place} {how}{f': {words}' if words else ''}"
         )
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether a signal has ended it that is no limit of its entry: others have, or memory."""
+        return self._code is not None and self._code < 0 and self._code != -signal.SIGXCPU
+
     def _start_process(self) -> tuple[int, int, int]:
         pipes: list[int] = []
         with contextlib.ExitStack() as theirs:

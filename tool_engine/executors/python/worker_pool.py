@@ -190,6 +190,8 @@ def word_import_fault(fault: Fault, entry: PythonEntry) -> str:
     """Say why a handler cannot be called."""
     if fault.kind == "definition":
         return f"the handler {entry.name} cannot be called: {fault.message}"
+    if fault.kind == "lost":
+        return fault.message
     kind = fault.words.partition(":")[0]
     return f"{entry.place} cannot be imported: {fault.words}{word_import_cure(kind)}"
 
