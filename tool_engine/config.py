@@ -382,8 +382,8 @@ def _checked_servers(value: object) -> Any:
     )
 
 
-def checked_concurrency(value: object) -> ConcurrencyConfig:
-    """Return the setting `concurrency`, built from a mapping of its fields if needed.
+def checked_concurrency(value: object, name: str = "concurrency") -> ConcurrencyConfig:
+    """Return the limits in the argument `name`, built from a mapping of their fields if needed.
 
     Raises:
         ConfigurationError: It is none.
@@ -391,9 +391,9 @@ def checked_concurrency(value: object) -> ConcurrencyConfig:
     if isinstance(value, ConcurrencyConfig):
         return value
     if isinstance(value, Mapping):
-        check_fields("concurrency", value, ConcurrencyConfig)
+        check_fields(name, value, ConcurrencyConfig)
         return ConcurrencyConfig(**value)
     raise ConfigurationError(
-        f"concurrency must be a ConcurrencyConfig, or a mapping of its fields, got "
-        f"{value!r}; write ConcurrencyConfig(max_concurrent=...)"
+        f"{name} must be a ConcurrencyConfig, or a mapping of its fields, got {value!r}; "
+        "write ConcurrencyConfig(max_concurrent=...)"
     )

@@ -47,8 +47,7 @@ from tool_engine.interfaces import (
 from tool_engine.interfaces.checking import check_part
 from tool_engine.interfaces.source import Source
 from tool_engine.knowledge.durability import wrap_execute
-from tool_engine.knowledge.memory import storage_for
-from tool_engine.knowledge.store import RecordsView, ToolKnowledgeStore
+from tool_engine.knowledge.store import RecordsView, ToolKnowledgeStore, checked_store
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.checks.known_fields import KnownArguments
@@ -142,7 +141,7 @@ class ToolEngine(
             self._admission = _known_controller(self.config, concurrency, controller)
         if backend is not None:
             check_part("backend", backend, ExecutionBackend)
-        self.store: ToolKnowledgeStore = store or ToolKnowledgeStore(storage_for(self.config))
+        self.store = checked_store(store, self.config)
         self._generations = Generations(self.config.keep_generations)
         self.index = self._generations.index
         kept = event_storage_for(self.config) if event_storage is None else event_storage
@@ -575,7 +574,7 @@ class ToolEngine(
 def _own_controller(
     config: ToolEngineConfig, concurrency: ConcurrencyConfig | None
 ) -> ToolConcurrencyController:
-    limits = checked_concurrency(concurrency or config.concurrency)
+    limits = checked_concurrency(config.concurrency if concurrency is None else concurrency)
     if limits.cluster is not None:
         # Loaded by name: most engines share no limits.
         joining = import_module("tool_engine.calls.cluster_joining")

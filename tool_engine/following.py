@@ -98,8 +98,9 @@ class SourceFollowers:
         known = self._followers.get(origin)
         if known is not None and known.source is not replaces:
             raise ConfigurationError(
-                f"there is a source {origin!r} already; remove it first, or name one of the two "
-                "otherwise"
+                f"there is a source {origin!r} already; take it out with "
+                f"remove_source({origin!r}), or give this one another origin, which import_tools "
+                "takes as origin='import:NAME'"
             )
         if (check_free := getattr(source, "check_free", None)) is not None:
             check_free()

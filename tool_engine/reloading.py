@@ -49,6 +49,7 @@ from tool_engine.executors.fingerprint import CodeHashes
 from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.logger import get_logger, load_structlog
 from tool_engine.model.checks.aliases import AliasTable
+from tool_engine.model.checks.called_name import word_no_name
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.tool import Tool, ToolCategory, is_source_name
@@ -335,6 +336,8 @@ class Reloader:
 
         To models, what is for code only is not there, approved or not.
         """
+        if not isinstance(name, str):
+            return Failure("tool_not_found", word_no_name(name))
         quarantined = self._find_quarantined(name)
         if quarantined is not None and (quarantined.tool.is_for_models or not for_models):
             return Failure("tool_quarantined", quarantined.message)

@@ -59,7 +59,8 @@ class StartsTasks:
             idempotency_key: A second start of its owner with the same key returns the same task.
 
         Raises:
-            ConfigurationError: The context is none, or `ttl` or the key is wrong.
+            ConfigurationError: The name is no text, the context is none, or `ttl` or the key is
+                wrong.
             TaskConflictError: Another call was started with that key.
             TaskError: A tool or a conversation asks for it.
             TooManyTasksError: The owner has as many as `max_tasks_per_owner` allows.

@@ -26,7 +26,7 @@ from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolCall, ToolExecutionResult
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments, KnownNames
-from tool_engine.model.checks.setting_kinds import check_switch
+from tool_engine.model.checks.setting_kinds import check_function, check_switch, check_text
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.copying import refuse_copying
@@ -100,7 +100,7 @@ class ToolSubAgent(KnownArguments, KnownNames):
 
     Raises:
         ConfigurationError: An empty agent id, no engine, a limit of less than 1, no list of tool
-            names, or an argument that it does not take.
+            names, another argument of the wrong kind, or one that it does not take.
 
     Example:
         >>> agent = ToolSubAgent("agent_1", engine, parent_agent_id="planner")
@@ -124,6 +124,10 @@ class ToolSubAgent(KnownArguments, KnownNames):
         _check_name("agent_id", agent_id)
         check_count("max_history", max_history, minimum=1)
         check_count("max_found_tools", max_found_tools, minimum=1)
+        check_text("parent_agent_id", parent_agent_id)
+        check_text("conversation_id", conversation_id)
+        if on_result_callback is not None:
+            check_function("on_result_callback", on_result_callback, "of a result")
         self.agent_id = agent_id
         self.parent_agent_id = parent_agent_id
         self.conversation_id = conversation_id

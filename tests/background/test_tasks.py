@@ -104,6 +104,16 @@ async def until(handle: TaskHandle, *statuses: str) -> None:
             await asyncio.sleep(0.005)
 
 
+async def test_a_tool_in_place_of_its_name(make: Make) -> None:
+    """No task is made of it: the mistake is in the program."""
+    async with await make() as engine:
+        wrong: Any
+        for wrong in (engine.list_all()[0], None, ["t"]):
+            with pytest.raises(ConfigurationError, match="a tool is called by its name, a text"):
+                await engine.start(wrong, {})
+        assert await engine.tasks.list() == []
+
+
 async def test_start_and_wait(make: Make, work: Work) -> None:
     """A task is kept under an id that cannot be guessed, tells how far it is, and how it ended."""
     engine = await make()
@@ -225,7 +235,6 @@ async def test_cancel(make: Make, work: Work, place: int) -> None:
     [
         ("work", {"number": "x"}, "validation_error"),
         ("wrok", {}, "tool_not_found"),
-        (["work"], {}, "tool_not_found"),
     ],
 )
 async def test_what_would_fail_at_once(

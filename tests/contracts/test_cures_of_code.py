@@ -171,8 +171,9 @@ CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
        'such as items[3].name or "first name"'), lambda: read_path("items.3..name"),
      lambda: (read_path("items[3].name"), read_path('"first name"'))),
     ("session/parts.py: write […]", lambda: derived("t"), lambda: derived(["t"])),
-    ("agent/models/registry.py: got ……",
-     lambda: chat_model("qwen"), lambda: chat_model("openai:qwen", api_key="k")),
+    (("agent/models/registry.py: write openai:… with base_url for a server that speaks OpenAI's "
+      "protocol"), lambda: chat_model("qwen"),
+     lambda: chat_model("openai:qwen", api_key="k", base_url="http://127.0.0.1:9")),
     (("agent/models/openai_responses.py: leave it out, and keep the conversation with "
       "AgentLoop.to_dict()"),
      lambda: chat_model("openai_responses:qwen", api_key="k", previous_response_id="r"),

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from yaml import safe_load
 
 from tests.agent.models.asking import client_of
 from tests.agent.models.servers import Turn, play
@@ -55,7 +56,10 @@ NO_LOOP = "admission/bridge.py: take slots of a controller whose loop runs"
 SHARED = "admission/queue.py: use controller.bridge() to share it between event loops and threads"
 LATER = "admission/refusal.py: the next one may be tried in … s"
 UNSTREAMED = "agent/models/client.py: a server that cannot stream is asked with is_streamed=False"
-TERMINAL = "approval/console.py: run it in a terminal, or use another approver"
+TERMINAL = (
+    "approval/console.py: run it in a terminal, write `permission: …` in the tool's definition, or "
+    "let a program answer with ToolEngine(approver=...)"
+)
 TOO_LATE = "calls/call.py: … or ask for less"
 CLOSED = "engine.py: make a new one"
 CLOSED_MEANWHILE = "reloading.py: make a new one"
@@ -251,17 +255,23 @@ async def test_server_that_cannot_stream() -> None:
         assert (await loop.run("?")).text == "Seven."
 
 
-def asking(approver: Any) -> ToolEngine:
+def asking(approver: Any, permission: Any = "ask_always") -> ToolEngine:
     """An engine that asks for consent."""
     engine = ToolEngine(approver=approver)
-    engine.register_tool({**HEAD, "permission": "ask_always"}, answer)
+    engine.register_tool({**HEAD, "permission": permission}, answer)
     return engine
 
 
 async def test_no_terminal() -> None:
-    """In a terminal, or with another approver, a yes lets the call run."""
-    async with asking(ConsoleApprover(stdin=io.StringIO("y\n"))) as engine:
-        check(TERMINAL, (await engine.execute("t")).error)
+    """In a terminal or with another approver a yes lets the call run, or its definition does."""
+    silent = ConsoleApprover(stdin=io.StringIO("y\n"))
+    for asks in ("ask_always", {"result": "always"}):
+        async with asking(silent, asks) as engine:
+            refused = (await ToolSession(engine, "s", approver=silent).execute("t")).error
+            check(TERMINAL, refused)
+            said = str(refused).partition("permission: ")[2].partition("`")[0]
+        async with asking(silent, safe_load(said)) as engine:
+            assert (await ToolSession(engine, "s", approver=silent).execute("t")).is_success
     terminal = Terminal()
     try:
         async with asyncio.timeout(BOUND), asking(terminal.approver) as engine:

@@ -132,7 +132,12 @@ MISTAKES: list[tuple[str, list[str], str | None]] = [
     ("serve --port 99999 --no-auth", ["'--port' takes no more than 65535", "write --port 8930"],
      None),
     ("mcp serve --http --port 8931", ["'--http' has no value", "write --http HOST:PORT"], None),
+    ("test call.json", ["'call.json' is a file, and the name of a tool belongs here", "echo"],
+     "test echo"),
+    ("test ./echo.py", ["'./echo.py' is a file", "did you mean 'echo'"], "test echo"),
     ("serve", ["whose requests", "--token-file FILE", "--no-auth"], None),
+    ("mcp serve --http 8931", ["HOST:PORT, not '8931'", "write 127.0.0.1:8931"], None),
+    ("serve --no-auth --host 8931", ["--host takes an address", "write --port 8931"], None),
     ("mcp serv", ["no `mcp serv`", "did you mean 'serve'"], None),
     ("parse --protocol openia reply.txt", ["protocol 'openia'", "did you mean 'openai'"],
      "parse --protocol vcp reply.txt"),
@@ -167,6 +172,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "call.json").write_text('{"message": "hi"}')
     (tmp_path / "half.json").write_text('{"tool": "echo"')
     (tmp_path / "batch.json").write_text('[["echo", {"message": "hi"}]]')
+    (tmp_path / "echo.py").write_text("")
     (tmp_path / "reply.txt").write_text("No call.")
     record_calls(tmp_path)
     return tmp_path

@@ -24,6 +24,7 @@ from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.cycle import process_tool_calls
 from tool_engine.protocols.prompts import prompt
+from tool_engine.session.session import ToolSession
 from tool_engine.session.toolbox.toolbox import Toolbox
 from tool_engine.sources.combined_tools import CombinedTools
 from tool_engine.sources.composition import (
@@ -491,3 +492,25 @@ def test_one_name_one_tool_however_views_are_nested(plan: Any) -> None:
         assert (result.tool_name, result.output) == (tool.name, {"id": tool.id})
     missing = asyncio.run(source.execute("nobody", {}, None))
     assert missing.error_type == "tool_not_found"
+
+
+@pytest.mark.parametrize(
+    "over", [combine, lambda e: keep(e, ["search"]), lambda e: prefix(e, "a_")]
+)
+async def test_a_name_that_is_no_text(web: ToolEngine, over: Any) -> None:
+    """A tool in place of its name gets the same words as of the engine, by all ways to it."""
+    view: Any = over(web)
+    wrong: Any = web.get_or_raise("search")
+    meant = 'pass its name, "search"'
+    source: Any
+    for source in (view, combine(view), ToolSession(view, "s"), web):
+        result = await source.execute(wrong, SAID)
+        assert (result.error_type, meant in (result.error or "")) == ("tool_not_found", True)
+        for ask in (source.get, source.get_or_raise, source.is_hidden):
+            with pytest.raises(ConfigurationError, match=meant):
+                ask(wrong)
+        for name in (wrong, None):
+            assert "a tool is called by its name" in source.explain_missing(name).error
+        with pytest.raises(ToolNotFoundError, match="a tool is called by its name"):
+            source.get_or_raise(None)
+        assert source.get(None) is None

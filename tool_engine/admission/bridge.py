@@ -19,12 +19,14 @@ from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import (
     AdmissionError,
+    ConfigurationError,
     ControllerClosedError,
     QueueTimeoutError,
     ToolEngineError,
 )
 from tool_engine.model.call import ToolExecutionContext, check_timeout
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.checks.setting_kinds import check_object
 from tool_engine.model.json.copying import refuse_copying
 
 LOOK_INTERVAL: Final = 0.5
@@ -78,6 +80,13 @@ class ControllerBridge(KnownArguments):
         patience: float = 5.0,
     ) -> None:
         check_timeout("patience", patience)
+        if not hasattr(controller, "acquire") or isinstance(controller, type):
+            raise ConfigurationError(
+                f"controller must be a ToolConcurrencyController, got {controller!r:.80}; write "
+                "controller.bridge() of the one whose slots are wanted"
+            )
+        loop = "asyncio.get_running_loop() where the controller lives"
+        check_object("home_loop", home_loop, asyncio.AbstractEventLoop, loop)
         self.controller = controller
         self.home_loop = home_loop
         self.patience = patience

@@ -75,8 +75,7 @@ class ToolConcurrencyController(KnownArguments):
         clock: Callable[[], float] = time.monotonic,
         leases: LeaseSource | None = None,
     ) -> None:
-        self.config = config = config or ConcurrencyConfig()
-        refusal.check_shared(config, leases)
+        self.config = config = refusal.checked_parts(config, clock, leases)
         self._clock = clock
         self._pool = pool = SlotPool(config, clock)
         # The same as in the pool, one step nearer to the path of every call.
@@ -352,10 +351,10 @@ class ToolConcurrencyController(KnownArguments):
 
         A limit that grows lets exactly as many more run; one that shrinks ends no call. Calls that
         wait keep the time that they came and the `queue_timeout` that they came with.
+        What is no configuration raises `ConfigurationError`.
         """
         pool = self._pool
-        refusal.check_shared(config, pool.leases)
-        self.config = config
+        self.config = config = refusal.checked_limits(config, pool.leases)
         self._requests = {}
         pool.use(config)
         self._layout.configure(config)

@@ -10,7 +10,7 @@ from tool_engine.admission.key import name_key
 from tool_engine.admission.lines import Lane, ToolLine
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.waiting import Waiter
-from tool_engine.config import ConcurrencyConfig
+from tool_engine.config import ConcurrencyConfig, checked_concurrency
 from tool_engine.errors import (
     AdmissionError,
     CircuitOpenError,
@@ -23,6 +23,9 @@ from tool_engine.errors import (
     SupersededError,
     ToolEngineError,
 )
+from tool_engine.interfaces.checking import check_part
+from tool_engine.interfaces.lease_source import LeaseSource
+from tool_engine.model.checks.setting_kinds import check_function
 from tool_engine.model.settings.concurrency import CollisionPolicy, OverloadPolicy
 
 _CLOSED: Final = {
@@ -31,14 +34,32 @@ _CLOSED: Final = {
 }
 
 
-def check_shared(config: ConcurrencyConfig, leases: object) -> None:
-    """Raise `ConfigurationError` for limits of a cluster where nothing shares them."""
+def checked_parts(given: object, clock: object, leases: object) -> ConcurrencyConfig:
+    """Return the limits of a new controller; None: as in a new configuration.
+
+    Raises:
+        ConfigurationError: An argument is of the wrong kind, or as `checked_limits`.
+    """
+    check_function("clock", clock, "that returns seconds")
+    if leases is not None:
+        check_part("leases", leases, LeaseSource)
+    return checked_limits(ConcurrencyConfig() if given is None else given, leases)
+
+
+def checked_limits(given: object, leases: object) -> ConcurrencyConfig:
+    """Return the limits of a controller.
+
+    Raises:
+        ConfigurationError: They are none, or of a cluster where nothing shares them.
+    """
+    config = checked_concurrency(given, "config")
     if config.cluster is not None and leases is None:
         raise ConfigurationError(
             "a controller without an engine shares no limits, and its config has a cluster; give "
             "the config to an engine, ToolEngine(concurrency=config), and use engine.controller, "
             "or leave cluster out"
         )
+    return config
 
 
 def make_attached_error() -> ConfigurationError:

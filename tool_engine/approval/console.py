@@ -24,9 +24,10 @@ from rich.text import Text
 from tool_engine.approval.answers import name_at_terminal
 from tool_engine.approval.describe import describe
 from tool_engine.approval.thread import in_own_thread
-from tool_engine.errors import ApprovalError
+from tool_engine.errors import ApprovalError, ConfigurationError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.checks.setting_kinds import check_object
 from tool_engine.visible import escape_hidden
 
 _STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
@@ -56,9 +57,19 @@ class ConsoleApprover(KnownArguments):
     Args:
         console: What the request is printed on; None: the standard error output.
         stdin: The terminal that is read; None: the standard input.
+
+    Raises:
+        ConfigurationError: One of them is something else.
     """
 
     def __init__(self, console: Console | None = None, stdin: TextIO | None = None) -> None:
+        if console is not None:
+            check_object("console", console, Console, "rich.console.Console(), or leave it out")
+        if stdin is not None and not hasattr(stdin, "isatty"):
+            raise ConfigurationError(
+                f"stdin must be a stream of text, got {stdin!r:.80}; write sys.stdin, or leave it "
+                "out"
+            )
         self._console = console
         self._stdin = stdin
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -70,7 +81,7 @@ class ConsoleApprover(KnownArguments):
         Raises:
             ApprovalError: There is no terminal to type on.
         """
-        terminal = _find_terminal(sys.stdin if self._stdin is None else self._stdin)
+        terminal = _find_terminal(sys.stdin if self._stdin is None else self._stdin, request.kind)
         async with self._own_turn():
             console = self._console or Console(stderr=True)
             self._show_request(console, request)
@@ -106,14 +117,16 @@ class ConsoleApprover(KnownArguments):
         console.print(text, end="", soft_wrap=True)
 
 
-def _find_terminal(stdin: TextIO | None) -> int:
+def _find_terminal(stdin: TextIO | None, kind: str) -> int:
     # What is closed is no terminal either.
     with contextlib.suppress(OSError, ValueError):
         if stdin is not None and stdin.isatty():
             return stdin.fileno()
+    loosest = "auto" if kind == "execution" else "{result: never}"
     raise ApprovalError(
-        "the standard input is no terminal, so there is no person to ask; run it in a terminal, or "
-        "use another approver"
+        "the standard input is no terminal, so there is no person to ask; run it in a terminal, "
+        f"write `permission: {loosest}` in the tool's definition, or let a program answer with "
+        "ToolEngine(approver=...)"
     )
 
 

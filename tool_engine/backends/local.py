@@ -18,6 +18,7 @@ import msgspec
 from tool_engine.config import DEFAULT_MAX_THREADS
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.tool import Tool
 
 
@@ -26,9 +27,13 @@ class LocalBackend:
 
     Args:
         max_threads: The most threads for calls that no other call waits for.
+
+    Raises:
+        ConfigurationError: It is not a whole number of 1 or more.
     """
 
     def __init__(self, max_threads: int = DEFAULT_MAX_THREADS) -> None:
+        check_count("max_threads", max_threads, minimum=1)
         self._threads = ThreadLane(max_threads)
 
     async def execute(

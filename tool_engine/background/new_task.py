@@ -21,6 +21,7 @@ from tool_engine.errors import (
 from tool_engine.knowledge.sql.schema.harmless import Harmless
 from tool_engine.logger import current_call
 from tool_engine.model.call import ToolExecutionContext, check_timeout
+from tool_engine.model.checks.called_name import word_no_name
 from tool_engine.model.context_check import check_context
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.task import QUEUED, RUNNING, KeptTask, TaskState, fields_of
@@ -36,14 +37,17 @@ _span_of: Final[Callable[[float], timedelta]] = lru_cache(maxsize=64)(
 
 
 def check_start(
-    context: ToolExecutionContext | None, ttl: float, key: str | None
+    tool_name: object, context: ToolExecutionContext | None, ttl: float, key: str | None
 ) -> ToolExecutionContext:
     """Check what a task is started with; return who starts it.
 
     Raises:
-        ConfigurationError: The context is none, or the time or the key is not right.
+        ConfigurationError: The name is no text, the context is none, or the time or the key is not
+            right.
         TaskError: A tool or a conversation asks for it.
     """
+    if not isinstance(tool_name, str):
+        raise ConfigurationError(word_no_name(tool_name))
     given = ANONYMOUS if context is None else context
     if given is not ANONYMOUS:
         check_context(given)

@@ -154,7 +154,7 @@ class EngineTasks:
     ) -> TaskHandle:
         """Start any task."""
         self._engine._require_open()  # noqa: SLF001 - the engine's other half
-        given = check_start(context, ttl, idempotency_key)
+        given = check_start(tool_name, context, ttl, idempotency_key)
         params = copy_json(params) if params is not None else {}
         storage, feeding = self._storage, self.feeding
         await self._know_time(is_late=is_late)

@@ -327,7 +327,7 @@ class GenerationsView(GroupsView):
             ToolQuarantinedError: It exists, but was not approved.
             ToolNotFoundError: There is none; the message names the nearest.
         """
-        if name in self._quarantined_tools and name not in self.index:
+        if isinstance(name, str) and name in self._quarantined_tools and name not in self.index:
             raise ToolQuarantinedError(self._quarantined_tools[name].message)
         return super().get_or_raise(name)
 

@@ -220,6 +220,9 @@ def _explain_path(settings: Settings, word: str, known: Collection[str]) -> str:
     path = Path(word)
     if path.is_dir() and ("/" in word or word == settings.tools):
         return f"{word!r} is a folder; name a tool of it, as `tool-engine --tools {word} list` does"
+    if _is_file(path) and ("/" in word or path.suffix) and path.suffix not in (".yaml", ".yml"):
+        near = suggest_name(path.stem, known)
+        return f"{word!r} is a file, and the name of a tool belongs here{near}"
     if not _is_written_as_path(word):
         return ""
     names = names_in(path) if path.is_file() else [path.stem] if path.stem in known else []

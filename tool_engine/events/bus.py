@@ -21,6 +21,7 @@ from tool_engine.interfaces import EventCallback
 from tool_engine.logger import get_logger
 from tool_engine.model.call import check_timeout
 from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.setting_kinds import check_object
 from tool_engine.model.event import PASSING, ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.newest import keep_newest
@@ -90,6 +91,8 @@ class EventBus:
     ) -> None:
         check_buffer(buffer)
         check_timeout("close_timeout", close_timeout)
+        if log is not None:
+            check_object("log", log, EventLog, "EventLog(storage)")
         self.has_subscribers = False
         """True if an event would reach a subscriber or be kept."""
         self.hears_start = self.hears_end = False

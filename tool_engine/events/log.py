@@ -11,8 +11,10 @@ from msgspec.structs import force_setattr, replace
 
 from tool_engine.errors import ConfigurationError, EventsExpiredError
 from tool_engine.interfaces import EventLife, EventStorage
+from tool_engine.interfaces.checking import check_part
 from tool_engine.interfaces.failing_storage import ask_for_all, ask_storage
 from tool_engine.logger import get_logger
+from tool_engine.model.checks.setting_kinds import check_function
 from tool_engine.model.event import PASSING, ToolEngineEvent
 from tool_engine.model.foreign import ends_caller
 from tool_engine.redaction import OwnSecrets, secrets_if_known, words_of
@@ -34,6 +36,10 @@ class EventLog:
     def __init__(
         self, storage: EventStorage | None = None, generation: Callable[[], int] | None = None
     ) -> None:
+        if storage is not None:
+            check_part("event_storage", storage, EventStorage)
+        if generation is not None:
+            check_function("generation", generation, "that returns a number")
         self.unkept = 0
         """Events that the storage refused, against its contract, or that came before it opened."""
         self._storage = storage

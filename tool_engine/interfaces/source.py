@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tool_engine.errors import ToolNotFoundError
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.checks.called_name import word_no_name
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.outcome import ErrorType
@@ -153,6 +154,8 @@ class Source(Protocol):
             ToolNotFoundError: There is none; the message names the nearest.
         """
         tool = self.get(tool_name)
+        if tool is None and not isinstance(tool_name, str):
+            raise ToolNotFoundError(word_no_name(tool_name))
         if tool is None:
             name = tool_name[:_LONGEST_NAME]
             near = suggest_near(name, (each.name for each in self.list_all()))
@@ -198,7 +201,9 @@ class Source(Protocol):
 
         The same for one that is not there at all and one that is for code only.
         """
-        message = f"there is no tool {tool_name[:_LONGEST_NAME]!r}"
+        is_name = isinstance(tool_name, str)
+        missing = f"there is no tool {tool_name[:_LONGEST_NAME]!r}" if is_name else ""
+        message = missing or word_no_name(tool_name)
         return Refusal(ErrorType.TOOL_NOT_FOUND.value, message)
 
     # Tools of sources inside of this one, as it shows them. An engine has none inside.

@@ -23,6 +23,7 @@ from tool_engine.model.approval import (
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.checks.setting_kinds import check_function
 from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.session import check_session_id
@@ -159,13 +160,14 @@ class MemoryApprovalStorage(KnownArguments):
             set.
 
     Raises:
-        ConfigurationError: The bound is not a whole number of 1 or more.
+        ConfigurationError: The bound is not a whole number of 1 or more, or the clock no function.
     """
 
     def __init__(
         self, max_requests: int = 10_000, *, clock: Callable[[], float] = read_time
     ) -> None:
         check_count("max_requests", max_requests, minimum=1)
+        check_function("clock", clock, "that returns seconds")
         self.max_requests = max_requests
         self._clock = clock
         # None: it was answered, and cannot be put again.

@@ -15,6 +15,7 @@ from tool_engine.knowledge.frozen_session import Frozen, read_in_pieces, run_asi
 from tool_engine.knowledge.memory_approvals import MemoryApprovalStorage
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.checks.setting_kinds import check_object
 from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
 
@@ -39,7 +40,8 @@ class MemorySessionStorage(KnownArguments):
         approvals: Where their requests and decisions are, which go with them.
 
     Raises:
-        ConfigurationError: A bound that is not a whole number of 1 or more.
+        ConfigurationError: A bound that is not a whole number of 1 or more, or `approvals` is
+            something else.
 
     Example:
         >>> storage = MemorySessionStorage(max_sessions=100)
@@ -55,6 +57,8 @@ class MemorySessionStorage(KnownArguments):
     ) -> None:
         check_count("max_sessions", max_sessions, minimum=1)
         check_count("max_bytes", max_bytes, minimum=1)
+        if approvals is not None:
+            check_object("approvals", approvals, MemoryApprovalStorage, "MemoryApprovalStorage()")
         self.max_sessions = max_sessions
         self.max_bytes = max_bytes
         self.dropped = 0

@@ -9,17 +9,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast
 
 from msgspec.structs import replace
 
 from tool_engine.interfaces import ApprovalStorage, RecordStorage, SessionStorage
+from tool_engine.interfaces.checking import check_part
 from tool_engine.interfaces.failing_storage import ask_for_all, ask_for_one, ask_storage
 from tool_engine.knowledge.entry import kept_record, secrets_of_kept
-from tool_engine.knowledge.memory import MemoryStorage
+from tool_engine.knowledge.memory import MemoryStorage, storage_for
 from tool_engine.knowledge.snapshot import bounded_text
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.known_fields import KnownArguments
+from tool_engine.model.checks.setting_kinds import check_object
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.copying import copied_whole
 from tool_engine.model.outcome import success_rate
@@ -34,6 +36,7 @@ from tool_engine.model.statistics import (
 from tool_engine.redaction import redact_text, words_of
 
 if TYPE_CHECKING:
+    from tool_engine.config import ToolEngineConfig
     from tool_engine.interfaces.task_storage import TaskStorage
     from tool_engine.knowledge.memory_sessions import MemorySessionStorage
 
@@ -76,12 +79,17 @@ class ToolKnowledgeStore(KnownArguments):
     Args:
         storage: Where records are kept; None: the newest 10,000 in memory.
 
+    Raises:
+        ConfigurationError: It is no storage of records.
+
     Example:
         >>> store = ToolKnowledgeStore(MemoryStorage(max_records=500))
         >>> failed = await store.get_failed(tool_name="http_request", limit=20)
     """
 
     def __init__(self, storage: RecordStorage | None = None) -> None:
+        if storage is not None:
+            check_part("storage", storage, RecordStorage)
         self.storage: RecordStorage = MemoryStorage() if storage is None else storage
         self.failed = 0
         """Calls that the storage refused to take, against its contract."""
@@ -329,6 +337,18 @@ def shown_usage(usage: Mapping[str, int]) -> dict[str, int]:
     for name, count in usage.items():
         shown[redact_text(name)] += count
     return dict(shown.most_common())
+
+
+def checked_store(store: object, config: ToolEngineConfig) -> ToolKnowledgeStore:
+    """Return the store of an engine; None: a new one, of the storage that the settings name.
+
+    Raises:
+        ConfigurationError: It is no store.
+    """
+    if store is None:
+        return ToolKnowledgeStore(storage_for(config))
+    check_object("store", store, ToolKnowledgeStore, "ToolKnowledgeStore(storage)")
+    return cast("ToolKnowledgeStore", store)
 
 
 class RecordsView:

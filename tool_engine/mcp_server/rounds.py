@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
+from collections.abc import Iterable
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import mcp_types as types
 import msgspec
 from mcp.shared.exceptions import MCPError
 
+from tool_engine.errors import ConfigurationError
+
 STATE_HOLDS: Final = 600.0
 """Seconds in which a client may come back with an answer."""
 _MOST_SPENT: Final = 10_000
 """The most states of one principal that are remembered at once."""
+
+
+def check_keys(keys: object) -> list[bytes]:
+    """Return the secrets that seal what clients carry.
+
+    Raises:
+        ConfigurationError: They are no list of bytes.
+    """
+    listed: list[Any] = list(keys) if isinstance(keys, Iterable) else [keys]
+    if isinstance(keys, bytes | str) or not all(isinstance(each, bytes) for each in listed):
+        raise ConfigurationError(
+            "state_keys must be a list of secrets of at least 32 bytes, each as bytes, such as "
+            "[os.urandom(32)]"
+        )
+    return listed
 
 
 class RoundState(msgspec.Struct, omit_defaults=True, kw_only=True):

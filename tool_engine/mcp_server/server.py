@@ -54,7 +54,7 @@ from tool_engine.mcp_server.offers.prompts import (
     write_prompt,
 )
 from tool_engine.mcp_server.offers.resources import Resource, Resources
-from tool_engine.mcp_server.rounds import STATE_HOLDS
+from tool_engine.mcp_server.rounds import STATE_HOLDS, check_keys
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.mcp_server.sendable import send_readable
 from tool_engine.mcp_server.stdio import open_stdio
@@ -156,7 +156,7 @@ class MCPServer:
         check_choice("approvals", approvals, MODES)
         if task_after is not None:
             check_timeout("task_after", task_after)
-        seal = _make_seal(keys := list(state_keys) or [os.urandom(32)], principal)
+        seal = _make_seal(keys := check_keys(state_keys) or [os.urandom(32)], principal)
         engine.approvals.put_in_front(ClientConsents(engine))
         if approvals != REFUSE:
             engine.approvals.take_questions()
@@ -566,8 +566,6 @@ def _find_header_schema(_name: str) -> None:
 
 def _make_seal(keys: list[bytes], principal: Principal) -> RequestStateSecurity:
     try:
-        if not all(isinstance(key, bytes) for key in keys):
-            raise TypeError("one of them is not bytes")
         return RequestStateSecurity(
             keys=keys,
             ttl=STATE_HOLDS,

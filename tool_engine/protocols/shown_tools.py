@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces.source import Source
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.checks.setting_kinds import check_names
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.definition_formats import definitions
 
@@ -92,10 +92,7 @@ class ShownTools:
 
 
 def _check_names(start: Iterable[str]) -> list[str]:
-    names = [] if isinstance(start, str | bytes) else list(start)
-    if isinstance(start, str | bytes) or not all(isinstance(name, str) for name in names):
-        raise ConfigurationError(f"tools must be a list of tool names, got {start!r}")
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(check_names("tools", start, "tool name")))
 
 
 def _read_names(output: Mapping[str, Any]) -> list[str]:

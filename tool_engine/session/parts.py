@@ -100,7 +100,7 @@ def make_parts(
     _check_kinds(presentations, variables, principal)
     chosen = as_config({} if config is None else config)
     agent_id = check_session_id(session_id if agent_id is None else agent_id)
-    conversation_id = check_session_id(conversation_id or session_id)
+    conversation_id = check_session_id(session_id if conversation_id is None else conversation_id)
     own_presentations = dict(presentations or {})
     # One that is empty may count as false.
     kept = VariableStore(chosen.capacity) if variables is None else variables

@@ -95,7 +95,9 @@ class SessionTools:
 
     def describe_missing(self, tool_name: object) -> str:
         """Return the message for a tool that the conversation does not have."""
-        shown = str(tool_name)[:_LONGEST]
+        if not isinstance(tool_name, str):
+            return word_no_name(tool_name)
+        shown = tool_name[:_LONGEST]
         return f"there is no tool {shown!r} in this conversation{self.toolbox.hint(shown)}"
 
     def refuse_missing(self, tool_name: object) -> Refusal:

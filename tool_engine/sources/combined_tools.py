@@ -20,7 +20,9 @@ from tool_engine.interfaces.source import Source, ToolSource
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.bounds import check_choice
+from tool_engine.model.checks.called_name import find_called
 from tool_engine.model.checks.nearness import find_near
+from tool_engine.model.checks.setting_kinds import check_object
 from tool_engine.model.context_check import is_of_own
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.outcome import ErrorType
@@ -83,6 +85,7 @@ class CombinedTools(Source):
 
     def __init__(self, sources: Mapping[str, ToolSource], *, on_conflict: str = "rename") -> None:
         check_choice("on_conflict", on_conflict, _ON_CONFLICT)
+        check_object("sources", sources, Mapping, "{'NAME': engine}")
         for name, source in sources.items():
             if not name or not has_methods(source, ("get", "list_all", "execute")):
                 raise ConfigurationError(
@@ -243,7 +246,7 @@ class CombinedTools(Source):
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
-        if is_of_own(context) and self._sources:
+        if (is_of_own(context) or not isinstance(tool_name, str)) and self._sources:
             return await self._find_runner().execute(tool_name, params, context)
         entry = self._find_entry(tool_name)
         if entry is not None:
@@ -283,6 +286,8 @@ class CombinedTools(Source):
         return next(with_engine, sources[0])
 
     def explain_missing(self, tool_name: str) -> Refusal:
+        if not isinstance(tool_name, str):
+            return super().explain_missing(tool_name)
         if tool_name in self._find_current().refused:
             return Refusal(self._kind.value, self._explain_conflict(tool_name))
         name = tool_name[:_LONGEST_NAME]
@@ -330,7 +335,7 @@ class CombinedTools(Source):
     def _find_entry(self, tool_name: str) -> _Entry | None:
         """Return the tool of a name or alias here; one of several tools is no alias."""
         merged = self._find_current()
-        entry = merged.entries.get(tool_name)
+        entry = find_called(merged.entries, tool_name)
         if entry is not None or tool_name in merged.refused:
             return entry
         entry = merged.entries.get(merged.aliases.find(tool_name, merged.refused) or "")

@@ -13,6 +13,7 @@ from tool_engine.errors import ToolConflictError, ToolNotFoundError
 from tool_engine.interfaces.source import Source, ToolSource, find_for_model
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.checks.aliases import AliasTable
+from tool_engine.model.checks.called_name import find_called
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.context_check import check_context, is_of_own
 from tool_engine.model.group import ToolGroup
@@ -45,7 +46,7 @@ class _Seen(NamedTuple):
 
     def find(self, name: str) -> _Entry | None:
         """Return the tool of a name or alias here."""
-        entry = self.entries.get(name)
+        entry = find_called(self.entries, name)
         if entry is None and name not in self.conflicts:
             return self.entries.get(self.aliases.find(name, self.entries) or "")
         return entry
@@ -147,7 +148,7 @@ class ToolView(Source):
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
-        if is_of_own(context):
+        if is_of_own(context) or not isinstance(tool_name, str):
             return await self._source.execute(tool_name, params, context)
         entry = self._find_current().find(tool_name)
         if entry is not None:
@@ -193,6 +194,8 @@ class ToolView(Source):
         return self.get(tool_name) is None and self._source.has_room(tool_name)
 
     def explain_missing(self, tool_name: str) -> Refusal:
+        if not isinstance(tool_name, str):
+            return super().explain_missing(tool_name)
         seen = self._find_current()
         if tool_name in seen.conflicts:
             return Refusal(ErrorType.REJECTED.value, seen.conflicts[tool_name])

@@ -123,7 +123,7 @@ class RecordedModel(KnownArguments):
                 f"{self._source} holds replies as {script.protocol!r} sends them: it cannot be "
                 f"played as {wanted!r}"
             )
-        found = get_protocol(wanted or script.protocol)
+        found = get_protocol(script.protocol if wanted is None else wanted)
         wire = None if is_other else script.wire
         if wire is None:
             return found

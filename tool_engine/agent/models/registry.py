@@ -70,4 +70,8 @@ def _suggest_model(model: object) -> str:
         if begin.match(provider):
             return f"; did you mean '{meant}:{name if mark else provider}'?"
     # A name of a model that is like a provider is not one of that provider.
-    return suggest_near(provider, MODELS) if provider.isalpha() and not mark else ""
+    near = suggest_near(provider, MODELS) if provider.isalpha() and not mark else ""
+    shown = model if isinstance(model, str) and model.isprintable() and model else "NAME"
+    return near or (
+        f"; write openai:{shown} with base_url for a server that speaks OpenAI's protocol"
+    )

@@ -313,6 +313,9 @@ def _write_waiting(find_request: Callable[[], Any], event: ToolEngineEvent) -> N
 def read_address(text: str) -> tuple[str, int]:
     """Return the host and port of `HOST:PORT`, `HOST` or `:PORT`."""
     host, mark, port = text.rpartition(":")
+    if text.isascii() and text.isdigit():
+        # As an address it would be one of the whole number.
+        raise CommandError(f"--http takes HOST:PORT, not {text!r}; write {LOOPBACK[0]}:{text}")
     if not mark or text.endswith("]"):
         host, port = text, str(_PORT)
     host = host.strip("[]") or LOOPBACK[0]

@@ -135,6 +135,8 @@ def run_command(
         raise CommandError(
             "say whose requests to take: --token-file FILE, or --no-auth for this machine alone"
         )
+    if host.isascii() and host.isdigit():
+        raise CommandError(f"--host takes an address, not {host!r}; write --port {host}")
     if no_auth and host not in LOOPBACK:
         raise CommandError(
             f"all who reach {host} could call every tool: say whose requests to take with "

@@ -18,6 +18,7 @@ from tool_engine.executors.mcp.seen_texts import clean_texts
 from tool_engine.executors.mcp.server_settings import OF_TOOLS, MCPServerSettings
 from tool_engine.interfaces.catalog_source import CODE_PLACE, CatalogSource, ListedTool
 from tool_engine.model.checks.nearness import find_nearest
+from tool_engine.model.checks.setting_kinds import check_object
 from tool_engine.model.json.copying import refuse_copying
 from tool_engine.visible import escape_hidden
 
@@ -54,7 +55,7 @@ class MCPSource(CatalogSource):
 
     Raises:
         ConfigurationError: The settings say not, or twice, how the server is reached, or
-            `in_memory` is no server.
+            `in_memory` is no server, or another argument is of the wrong kind.
 
     Example:
         >>> source = MCPSource("files", command=["npx", "-y", "server-files", "."])
@@ -72,8 +73,11 @@ class MCPSource(CatalogSource):
     ) -> None:
         if isinstance(server, str):
             server = make_settings(server, is_in_memory=in_memory is not None, **settings)
-        elif settings:
-            server = replace(server, **settings)
+        else:
+            check_object("server", server, MCPServerSettings, "the server's name, or its settings")
+            server = replace(server, **settings) if settings else server
+        if callbacks is not None:
+            check_object("callbacks", callbacks, Mapping, "a dict of names of callbacks")
         self.settings = server
         self.origin = server.origin
         self.prefix = shorten_name(server.name, longest=LONGEST_PREFIX)

@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
+from tool_engine.errors import ConfigurationError
+
+_T = TypeVar("_T")
+
 _LONGEST = 80
+
+
+def find_called(named: Mapping[str, _T], name: str) -> _T | None:
+    """Return what has a name, or None.
+
+    Raises:
+        ConfigurationError: It is no name, but a tool, a mapping or the like.
+    """
+    try:
+        return named.get(name)
+    except TypeError:
+        raise ConfigurationError(word_no_name(name)) from None
 
 
 def word_no_name(value: object) -> str:

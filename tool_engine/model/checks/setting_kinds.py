@@ -33,6 +33,39 @@ def check_name(name: str, value: object, *, may_be_none: bool = False) -> None:
         raise ConfigurationError(f"{name} must be a text that is not empty{other}, got {value!r}")
 
 
+def check_text(name: str, value: object) -> None:
+    """Raise `ConfigurationError` unless `value` is a text, or None."""
+    if not (value is None or isinstance(value, str)):
+        raise ConfigurationError(f"{name} must be a text, or None, got {value!r:.80}")
+
+
+def check_function(name: str, value: object, takes: str) -> None:
+    """Raise `ConfigurationError` unless `value` can be called.
+
+    Args:
+        name: Of the argument that has the function.
+        value: The argument.
+        takes: What it is a function of, such as `of a result`.
+    """
+    if not callable(value):
+        raise ConfigurationError(f"{name} must be a function {takes}, got {value!r:.80}")
+
+
+def check_object(name: str, value: object, kind: type, cure: str) -> None:
+    """Raise `ConfigurationError` unless `value` is an object of a class.
+
+    Args:
+        name: Of the argument that has the object.
+        value: The argument.
+        kind: The class.
+        cure: What to write.
+    """
+    if not isinstance(value, kind):
+        raise ConfigurationError(
+            f"{name} must be a {kind.__name__}, got {value!r:.80}; write {cure}"
+        )
+
+
 def check_names(name: str, value: object, kind: str) -> tuple[str, ...]:
     """Return texts in a tuple; raise `ConfigurationError` for one text, and for anything else.
 

@@ -13,6 +13,7 @@ from tool_engine.approval.principal import engine_asked
 from tool_engine.errors import ConfigurationError, SessionError, ToolConflictError
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.interfaces.source import Source, ToolSource
+from tool_engine.model.checks.called_name import find_called
 from tool_engine.model.checks.field_types import convert_value
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.group import ToolGroup, runs_only_as_tasks
@@ -146,7 +147,7 @@ class Toolbox:
     def find(self, shown_name: str) -> Placed | None:
         """Return the one tool of a shown name or alias, on or off, or None."""
         standing = self.standing
-        placed = standing.placed.get(shown_name)
+        placed = find_called(standing.placed, shown_name)
         if placed is not None:
             return placed
         meant = self.catalog.get(shown_name)
