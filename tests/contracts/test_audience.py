@@ -266,7 +266,7 @@ async def test_the_error_of_a_workflow(
         "does not fit": ("ledger", {"pages": 1}),
         "without end": ("ledger_round", {}),
     }[way]
-    step = {"id": "read", "tool": tool, "params": params}
+    step = {"id": "read", "tool": tool, "params": params, "if": "params.page != ''"}
     flow = {
         "name": "flow",
         "description": "Reads.",

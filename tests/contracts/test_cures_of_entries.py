@@ -135,6 +135,8 @@ HTTP = [
      site("{q}", params={"q": "x"}), site("/{q}", params={"q": "x"})),
     ("template.py: put only scheme, host, port and path into the environment variable",
      site("/a", base="${env:CURE_QUERY}"), site("/a", base="${env:CURE_PATH}")),
+    ("template.py: set it to an address with its scheme",
+     site("/a", base="${env:CURE_BARE}"), site("/a", base="${env:CURE_PATH}")),
     ("token.py: check entry.request.auth.token_url", signed("/"), signed("/token")),
     ("token.py: only Bearer is known", signed("/token?type=mac"), signed("/token")),
     ("token.py: write https:// into entry.request.auth.token_url, or list it in entry.allow",
@@ -174,8 +176,15 @@ WORKFLOW = [
     ("evaluation.py: got … in …", when("'a' in params.q", q=5), when("'a' in params.q", q=["a"])),
     ("evaluation.py: it compares two numbers or two texts",
      when("params.q > '4'", q=5), when("params.q > 4", q=5)),
-    (("expression.py: a reference begins with params, steps, item or index, such as params.…, and "
-      "a text stands in quotes, such as '…'"), said("${q}", q="a"), said("${params.q}", q="a")),
+    *(
+        (("expression.py: a reference begins with params, steps, item or index, such as params.… "
+          "or steps.….output, and a text stands in quotes, such as '…'"), wrong, right)
+        for wrong, right in (
+            (said("${q}", q="a"), said("${params.q}", q="a")),
+            (flow({}, {"params": {"text": "a ${s0.output}"}}),
+             flow({}, {"params": {"text": "a ${steps.s0.output}"}})),
+        )
+    ),
     ("expression.py: the tool that needs a secret takes it in its own entry",
      said("${env:CURE_SECRET}"), flow({"tool": "keyed"})),
     ("expression.py: write the reference without quotes",
@@ -242,6 +251,7 @@ async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     found = runner.addresses[0][1]
     url, environment = f"http://127.0.0.1:{found}", {"COLON": "me:you", "USER": "me"}
     more = {"SECRET": "correct-horse-battery", "QUERY": f"{url}/?key=a", "PATH": f"{url}/base"}
+    more["BARE"] = f"127.0.0.1:{found}/base"
     for name, value in (environment | more).items():
         monkeypatch.setenv(f"CURE_{name}", value)
     try:

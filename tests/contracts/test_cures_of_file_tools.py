@@ -120,7 +120,7 @@ def create(work: Path) -> None:
     (work / "a.txt").rename(work.parent / "missing" / "a.txt")
 
 
-CREATE = "root.py: create it, or correct entry.root in the definition"
+CREATE = "root.py: create it, or correct entry.root: `tool-engine validate` names it"
 MENDED: list[tuple[str, str, Params, Mend]] = [
     ("text_content.py: only UTF-8 is read, convert it first", "read_file",
      {"path": "utf16"}, convert("utf16", "utf-16")),

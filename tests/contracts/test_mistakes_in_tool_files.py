@@ -60,9 +60,24 @@ MISTAKES: list[Row] = [
                       "{type: python, handler: os.path:basename}").replace("name: q", "name: p"),
     ),
     (
-        steps("arguments: {expression: 1+1}"),
+        steps("arguments: {expression: '${params.q}'}"),
         ["entry.steps[0].arguments: unknown key 'arguments'", "did you mean 'params'"],
-        steps("params: {expression: 1+1}"),
+        steps("params: {expression: '${params.q}'}"),
+    ),
+    (
+        steps("params: {expression: '{q} + 1'}"),
+        ["entry.steps: never uses the parameter 'q'", "write ${params.q} in place of {q}"],
+        steps("params: {expression: '${params.q} + 1'}"),
+    ),
+    (
+        steps("params: {expression: '${params.q}'}").replace("{id: a", "{name: a"),
+        ["entry.steps[0].name: unknown key 'name'", "did you mean 'id'"],
+        steps("params: {expression: '${params.q}'}"),
+    ),
+    (
+        query('"SELECT :q"').replace("sql:", "query:"),
+        ["entry.query: unknown key 'query'", "did you mean 'sql'"],
+        query('"SELECT :q"'),
     ),
     (
         RIGHT.replace("{name: q, type: string, required: true, description: What}",

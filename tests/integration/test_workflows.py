@@ -188,7 +188,12 @@ async def test_hostile_output_stays_text(crew: Crew, monkeypatch: pytest.MonkeyP
         [
             {"id": "a", "tool": "say", "params": {"value": "${params.text}"}},
             {"id": "b", "tool": "say", "params": {"value": "<${steps.a.output.value}>"}},
-            {"id": "c", "tool": "say", "params": {"value": ["${steps.b.output}"]}},
+            {
+                "id": "c",
+                "tool": "say",
+                "params": {"value": ["${steps.b.output}"]},
+                "if": "params.token != ''",
+            },
         ],
         "text",
         "token",

@@ -110,6 +110,15 @@ async def test_a_recorded_request_is_answered_offline(
             ['expected the error execution_error, got the output {"t": 3}'],
         ),
         (
+            {"expected": "expect_error: validation"},
+            [
+                (
+                    'expected the error validation, got the output {"t": 3}; the engine has no '
+                    "error 'validation': write expect in place of it, if that is right"
+                )
+            ],
+        ),
+        (
             {"request": RIGHT.replace("Oslo", "Bergen")},
             ['http[0].request.query.city: expected "Bergen", got "Oslo"'],
         ),

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,8 @@ _ALMOST: Final = re.compile(r"\.(ya?ml\.(txt|json)|json|yam|yalm|ymal|ymls|yamls
 """The end of a name that was meant as that of a tool file."""
 NOT_LOADED: Final = "tool_not_loaded"
 """The type of the error about a tool whose file could not be loaded."""
+_MOST_LOOKED_AT: Final = 1_000
+"""Files that are read in search of a name."""
 _MOST_SHOWN: Final = 5
 """Faults that are printed one by one."""
 
@@ -170,9 +173,11 @@ def missing_tool(
         place = f", and no tool {word!r}" if what == "file" else ""
         text = f"there is no {what} {name!r}{place} in {settings.tools}"
         text += suggest_tool(word, known, errors)
-        misplaced = _find_misplaced(settings.tools, word)
         # Where tools come from servers, a folder without files is no reason.
         is_bare = not (known or of_servers)
+        misplaced = _find_misplaced(settings.tools, word)
+        if not misplaced and not is_bare and not settings.is_recursive:
+            misplaced = _find_below(settings.tools, word)
         if is_bare and (
             reason := explain_empty(settings.tools, is_recursive=settings.is_recursive)
         ):
@@ -202,6 +207,19 @@ def _find_misplaced(folder: str, name: str) -> str:
                 return f"'{file}' is not read: move it into {folder}"
     text = Path(folder, f"{name}.txt")
     return f"{text.name!r} is not read: rename it to '{name}.yaml'" if _is_file(text) else ""
+
+
+def _find_below(folder: str, name: str) -> str:
+    """Return what to do with a tool's file that lies in a folder of the folder."""
+    try:
+        found = list_definitions(folder, recursive=True)
+    except OSError:
+        return ""
+    below = (each for each in map(Path, found) if each.parent != Path(folder))
+    for each in islice(below, _MOST_LOOKED_AT):
+        if name in names_in(each):
+            return f"'{each}' is not read: write `tool-engine --recursive ...`"
+    return ""
 
 
 def _is_file(path: Path) -> bool:

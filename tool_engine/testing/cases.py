@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tool_engine.approval.callback import CallbackApprover
 from tool_engine.approval.gate import gate_of_engine
+from tool_engine.catalog.definition.examples import CALL_ERRORS
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
@@ -142,12 +143,16 @@ def _outcome_problems(
 
 
 def _error_problems(error_type: str, message: str, result: ToolExecutionResult) -> list[str]:
-    if result.is_success:
-        output = json.loads(to_text(result.output))
-        return [f"expected the error {error_type}, got {_describe_output(output)}"]
     got = f"{result.error_type}: {result.error}"
+    if result.is_success:
+        got = _describe_output(json.loads(to_text(result.output)))
     if result.error_type != error_type:
-        return [f"expected the error {error_type}, got {got}"]
+        text = f"expected the error {error_type}, got {got}"
+        if error_type in CALL_ERRORS:
+            return [text]
+        # A tool may raise types of its own, so only this shows that none was meant.
+        meant = result.error_type or "expect in place of it,"
+        return [f"{text}; the engine has no error {error_type!r}: write {meant} if that is right"]
     if message not in (result.error or ""):
         return [f"expected an error with {message!r} in its message, got {got}"]
     return []

@@ -54,6 +54,16 @@ def test_a_key_in_the_wrong_mapping(more: dict[str, Any], path: str, cure: str) 
             {"effect": "read", "timeout": 3, "retry": {"attempts": 2, "timeout": 3}},
             "",
         ),  # is given where it belongs
+        *(
+            ({"entry": {"type": "builtin", "handler": handler, key: "x"}}, nearest)
+            for handler, key, nearest in (
+                ("sql_query", "query", "sql"),
+                ("sql_query", "statement", "sql"),
+                ("sql_query", "database", "source"),
+                ("read_folder", "path", "root"),
+                ("read_file", "directory", "root"),
+            )
+        ),  # a word of others for what this handler reads
     ],
 )
 def test_a_key_that_is_better_renamed(more: dict[str, Any], nearest: str) -> None:

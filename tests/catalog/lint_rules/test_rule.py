@@ -140,8 +140,12 @@ FOUND: list[tuple[str, dict[str, Any], str]] = [
     ("L401", good(examples=None), "has no examples"),
     ("L402", good(examples=None, tests=None), "has no tests"),
     ("L402", good(examples=[{"params": {"text": "a"}}], tests=None), "has no tests"),
-    ("L403", good(examples=[{"params": {"text": 3}}]), 'is not of type "string"'),
-    ("L403", good(tests=[{"params": {}, "expect": 1}]), '"text" is a required property'),
+    (
+        "L403",
+        good(examples=[{"params": {"text": 3}}]),
+        "must be a string, got the integer 3: send it in quotes",
+    ),
+    ("L403", good(tests=[{"params": {}, "expect": 1}]), "missing required parameter 'text'"),
 ]
 QUIET: list[tuple[str, dict[str, Any]]] = [
     ("L101", described("发送 HTTP 请求并返回响应")),

@@ -20,8 +20,9 @@ import pytest
 
 from tests import warm
 from tests.cli.talking import ASKS, at_terminal
+from tool_engine.catalog.definition.building import tool_of_mapping
 from tool_engine.cli import signals
-from tool_engine.cli.calls.call_command import print_result
+from tool_engine.cli.calls.call_command import _explain_null, print_result
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.signals import run_async
 from tool_engine.cli.tables import result_text
@@ -118,6 +119,40 @@ def test_what_a_tool_prints_is_in_no_document(
         assert ended.json, words
         assert "debug\n" in ended.err, words
     assert command("--path", str(tools), "call", "loud").out.startswith("debug\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("result: {select: nix}", "result.select 'nix' finds nothing; to see all that there is"),
+        ("result: {select: message}", ""),
+    ],
+)
+def test_an_expression_that_finds_nothing(
+    command: Callable[..., Any], tools: Path, more: str, said: str
+) -> None:
+    """A misspelt key finds null, and no error: its author is asked to look."""
+    text = (tools / "echo.yaml").read_text()
+    (tools / "said.yaml").write_text(f"{text.replace('echo', 'said', 1)}\n{more}\n")
+    ended = command("call", "said", "message=hi")
+    assert (ended.code, said in ended.err, "finds nothing" in ended.err) == (0, True, bool(said))
+
+
+def test_a_response_that_finds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both forms of `entry.response` are named as they are written."""
+    for response, words in (
+        (
+            "itmes[0]",
+            "entry.response 'itmes[0]' finds nothing; to see all that there is write resp",
+        ),
+        ({"select": "itmes"}, "entry.response.select 'itmes' finds nothing"),
+        ({"pages": {"next": "link"}}, ""),
+    ):
+        entry = {"type": "http", "request": {"url": "http://a.b"}, "response": response}
+        tool = tool_of_mapping({"name": "t", "description": "d", "entry": entry}, "t.yaml")
+        _explain_null(tool)
+        err = capsys.readouterr().err
+        assert (words in err, bool(err)) == (True, bool(words))
 
 
 def test_numbers_that_json_has_not(command: Callable[..., Any], tools: Path) -> None:

@@ -95,6 +95,33 @@ def test_an_entry_that_its_executor_refuses_is_found(
     assert "missing" in ended.out
 
 
+def test_a_folder_that_is_not_there_is_a_warning(command: Callable[..., Any], tools: Path) -> None:
+    """A call names no folder of this computer, so its author learns here which is looked for."""
+    text = (
+        "name: rd\ndescription: x\nparameters:\n"
+        "  - {name: path, type: string, required: true, description: x}\n"
+        "entry: {type: builtin, handler: read_file, root: %s}\n"
+    )
+    file = write(tools, "rd.yaml", text % "data")
+    ended = command("validate", file)
+    words = f"entry.root: there is no folder {tools / 'data'}; create it, or correct entry.root"
+    assert (ended.code, words in ended.out) == (0, True)
+    (tools / "data").mkdir()
+    assert "warning" not in command("validate", file).out
+    write(tools, "rd.yaml", text % "'${env:NO_SUCH_VARIABLE}'")
+    assert "warning" not in command("validate", file).out
+
+
+def test_what_follows_from_a_moved_key_is_not_said(
+    command: Callable[..., Any], tools: Path
+) -> None:
+    """A mapping that only the cure would make has no mistake of its own."""
+    entry = "{type: builtin, handler: calculator, headers: {a: b}}"
+    file = write(tools, "sum.yaml", f"name: sum\ndescription: x\nentry: {entry}\n")
+    (problem,) = check_files([file])[0].problems
+    assert problem.path == "entry.headers"
+
+
 def test_a_handler_that_nothing_runs_is_a_warning(command: Callable[..., Any], tools: Path) -> None:
     """The program that embeds the engine may register it, so it is told and is no error."""
     text = "name: {name}\ndescription: x\nentry: {{type: custom, handler: {handler}}}\n"

@@ -124,3 +124,14 @@ def test_groups_are_listed(command: Callable[..., Any], tools: Path) -> None:
     )
     assert command("list", "--json", "--category", "http").json["groups"] == [group]
     assert command("list", "--json", "--search", "calc").json["groups"] == []
+
+
+def test_a_lock_that_is_needed_and_not_there(
+    command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With lock: enforce no tool is offered without a lock file, and the list says so."""
+    assert "not approved" not in command("list").out
+    monkeypatch.setenv("TOOL_ENGINE_LOCK", "enforce")
+    ended = command("list")
+    assert "3 tools are not approved by" in ended.out
+    assert "write it with `tool-engine lock`" in ended.err

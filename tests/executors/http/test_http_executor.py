@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
+import ssl
 import struct
 import zlib
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +16,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.client_reqrep import ConnectionKey
 from yarl import URL
 
 from tool_engine.errors import ConfigurationError, DefinitionError, ToolExecutionError
@@ -385,11 +387,59 @@ async def test_no_server(run: Any) -> None:
         await run.request(url="http://nowhere.invalid/")
 
 
+KEY = ConnectionKey("h", 443, True, True, None, None, None)
+
+
+def ssl_error(reason: str) -> Exception:
+    error = ssl.SSLError(1, f"[SSL: {reason}] x (_ssl.c:1)")
+    error.reason = reason
+    return aiohttp.ClientConnectorSSLError(KEY, error)
+
+
+def certificate_error(code: int, message: str) -> Exception:
+    error = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] x (_ssl.c:1)")
+    error.reason = "CERTIFICATE_VERIFY_FAILED"
+    error.verify_code, error.verify_message = code, message
+    return aiohttp.ClientConnectorCertificateError(KEY, error)
+
+
 async def test_no_tls(run: Any, site: Any) -> None:
     """https to a server that speaks plain HTTP is an error, not a fallback."""
-    with pytest.raises(ToolExecutionError, match=f"no secure connection to {site.address}"):
+    told = f"no secure connection to {site.address}: what listens there speaks no TLS; write http:"
+    with pytest.raises(ToolExecutionError, match=told):
         await run.request(url=f"https://{site.address}/")
     assert site.requests == []
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ssl_error("WRONG_VERSION_NUMBER"), "what listens there speaks no TLS; write http://"),
+        (ssl_error("TLSV1_ALERT_PROTOCOL_VERSION"), "tlsv1 alert protocol version; correct the"),
+        (certificate_error(18, "self-signed certificate"), "self-signed certificate; set SSL_CERT"),
+        (certificate_error(10, "certificate has expired"), "certificate has expired; correct the"),
+        (certificate_error(62, "not valid for 'h'."), "not valid for 'h'; correct the URL, or"),
+    ],
+)
+def test_no_good_tls(error: Exception, words: str) -> None:
+    """The number of an error of TLS is none of the system: its own words are said."""
+    told = _explain_error(error, URL("https://h/"))
+    assert words in told
+    assert "Operation not permitted" not in told
+
+
+async def test_tls_where_http_was_asked_for(run: Any) -> None:
+    """A connection that is reset says that the URL may lack its s."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        reset(writer)
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        with pytest.raises(ToolExecutionError, match="write https:// if it speaks TLS, or look"):
+            await run.request(url=url, method="POST")
+    assert "answered; look at its log" in _explain_error(ConnectionResetError(), URL("https://h/"))
 
 
 def test_what_aiohttp_may_still_raise() -> None:

@@ -128,3 +128,12 @@ def test_a_url_that_is_no_template(text: Any) -> None:
     """The host and port come from the definition alone; whatever else is no URL is refused."""
     with pytest.raises(TemplateError):
         URLTemplate.parse(text)
+
+
+def test_an_address_without_its_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable that has to be set otherwise is named."""
+    monkeypatch.setenv("BASE", "127.0.0.1:80")
+    with pytest.raises(ToolExecutionError, match=r"\$\{env:BASE\}, whose value .* its scheme"):
+        render("${env:BASE}/x")
+    monkeypatch.setenv("BASE", "HTTP://127.0.0.1:80")
+    assert render("${env:BASE}/x") == "HTTP://127.0.0.1:80/x"

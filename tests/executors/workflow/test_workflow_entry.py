@@ -64,6 +64,11 @@ def test_a_whole_entry() -> None:
         ({"id": "a", "tool": 3}, "entry.steps[0].tool: a step names its tool, as text"),
         (step(tool="flow"), "entry.steps[0].tool: 'flow' calls itself"),
         ({"tool": "t"}, "entry.steps[0]: the id is missing"),
+        ({"name": "a", "tool": "t"}, "entry.steps[0].name: unknown key 'name'; did you mean 'id'"),
+        (step(when="true"), "entry.steps[0].when: unknown key 'when'; did you mean 'if'?"),
+        (step(params={"x": "{p}"}), "uses the parameter 'p'; write ${params.p} in place of {p}"),
+        (step(params={"x": "${params.p}"}), "uses the parameter 'longer'; write ${params.longer}"),
+        (step(params={"x": "${a.output}"}), "such as params.a or steps.a.output, and a text"),
         (step("a b"), "entry.steps[0].id: the id cannot be 'a b'"),
         (step(params=[1]), "entry.steps[0].params: must be a mapping"),
         (step(params={"x": "${parms.p}"}), "entry.steps[0].params.x: 'parms' is unknown"),
@@ -115,7 +120,7 @@ def test_all_mistakes_at_once() -> None:
     tool = make_workflow(
         step("a", tool=""),
         step("a", params={"x": "${steps.a.outptu}"}),
-        step("b", params={"x": "${steps.a}"}),
+        step("b", params={"x": "${steps.a}", "y": "${steps.a.items[0].id}"}),
         output=["${params.x}", "${steps.aa.output}"],
     )
     facts = "of a step there is output, status, error, error_type, got"
@@ -125,6 +130,10 @@ def test_all_mistakes_at_once() -> None:
         "entry.steps[1].id: entry.steps[0] has the id 'a' too; rename one of them",
         f"entry.steps[1].params.x: {facts} 'outptu'; write steps.a.output",
         f"entry.steps[2].params.x: {facts} nothing; write steps.a.output",
+        (
+            f"entry.steps[2].params.y: {facts} 'items'; write steps.a.output.items[0].id for that "
+            "part of its output, or steps.a.output for all of it"
+        ),
         "entry.output[0]: the workflow declares no parameter 'x'; declare it under parameters",
         "entry.output[1]: no step 'aa' has ended before this one; did you mean 'a'?",
     ]

@@ -93,6 +93,18 @@ _TYPES_OF_ENTRIES: Final = {
     **dict.fromkeys(("server", "tool"), "mcp"),
 }
 """A key of an entry -> the type of the entries that have it."""
+_OF_FILES: Final = dict.fromkeys(("path", "folder", "dir", "directory", "base", "cwd"), "root")
+_OF_HANDLERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "sql_query": {
+        **dict.fromkeys(("query", "statement", "select"), "sql"),
+        **dict.fromkeys(("database", "db", "connection", "url", "dsn"), "source"),
+        "read_only": "readonly",
+    },
+    **dict.fromkeys(
+        ("read_file", "write_file", "edit_file", "read_folder", "search_files"), _OF_FILES
+    ),
+}
+"""A built-in handler -> what others call the keys of its entries."""
 _LONGEST_CURE: Final = 1_000
 _ARGS: Final = "args"
 _COMMAND_LINES: Final = ("argv", _ARGS)
@@ -112,6 +124,11 @@ def meant_key(key: str, known: Iterable[str]) -> str:
         if habit in listed:
             return str(habit)
     return find_nearest(key, listed)
+
+
+def meant_of_handler(key: str, entry: Mapping[str, Any]) -> str:
+    """Return the key of an entry that a word means where its handler runs; empty: none."""
+    return _OF_HANDLERS.get(str(entry.get("handler")), {}).get(key, "")
 
 
 def key_cure(key: str) -> str:

@@ -85,6 +85,8 @@ class _MendedCopy:
         """The places of which it is not known what will stand there."""
         self._shortened: set[Path] = set()
         """Mappings from which something was taken: whether they are empty is not known."""
+        self._holders: set[Path] = set()
+        """Mappings that were made for what was moved into them."""
         self._doubtful: set[str] = set()
         """Words that may yet mean another thing: a parameter of which something is wrong."""
         self._knows_names = True
@@ -176,6 +178,7 @@ class _MendedCopy:
             if not isinstance(holder.get(part), dict):
                 holder[part] = {}
                 self._shortened.add(place[:end])
+                self._holders.add(place[:end])
             holder = holder[part]
         holder[place[-1]] = value
         self._moved[place] = path
@@ -226,7 +229,9 @@ class _MendedCopy:
     def _is_consequence(self, problem: DefinitionProblem, near: set[str]) -> bool:
         """Return True for what may be right when the other mistakes are mended."""
         words = _QUOTED.findall(problem.message)
-        if self._is_made(parse_path(problem.path)) or not self._doubtful.isdisjoint(words):
+        path = parse_path(problem.path)
+        is_made = self._is_made(path) or path in self._holders
+        if is_made or not self._doubtful.isdisjoint(words):
             return True
         # `'usr' is not declared; did you mean 'user'?` says why 'user' is not used.
         if words and words[0] in near and not _NEAR.search(problem.message):

@@ -29,6 +29,7 @@ from tool_engine.catalog.definition.foreign_words import (
     is_root_schema,
     key_cure,
     meant_key,
+    meant_of_handler,
     meant_type,
     meant_value_type,
     meant_word,
@@ -134,7 +135,8 @@ def _unknown_keys(
 ) -> Iterable[Fault]:
     known = list(schema_at(error.schema_path[:-1])["properties"])
     listing = f"the keys here are {', '.join(known)}"
-    rests = find_split_texts(find_error(error, definition)[1])
+    holder = find_error(error, definition)[1]
+    rests = find_split_texts(holder)
     for key in islice(error.kind.as_dict()["unexpected"], MAX_PROBLEMS):
         if key in rests:
             message = f"unknown key {key[:80]!r}"
@@ -150,7 +152,8 @@ def _unknown_keys(
         if path and key in SCHEMA_KEYS:
             yield Fault((*path, key), f"unknown key {key!r}", at_key=True, cure=MISPLACED_SCHEMA)
             continue
-        near = meant_key(key, known)
+        of_handler = meant_of_handler(key, holder) if path == ("entry",) else ""
+        near = of_handler or meant_key(key, known)
         if not near and key in KEYWORDS and "schema" in known and path:
             # In other formats it stands here.
             cure = f"write it in schema, as in `schema: {{{key}: ...}}`"
@@ -163,7 +166,8 @@ def _unknown_keys(
             yield Fault((key,), f"{key} is a key of groups", at_key=True, cure=cure, key="kind")
             continue
         # What is a key elsewhere was meant more likely than one that is written alike.
-        if key not in near and (places := _find_places(key, path, definition)):
+        is_elsewhere = key not in near and not of_handler
+        if is_elsewhere and (places := _find_places(key, path, definition)):
             cure = " or ".join(map(_show_place, places))
             place = places[0] if len(places) == 1 else ()
             message = f"unknown key {key!r}"

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from ipaddress import ip_address
 from types import ModuleType
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -36,6 +34,7 @@ from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.definition.workload import Workload
 from tool_engine.catalog.limits import MAX_PATTERN_LENGTH
 from tool_engine.catalog.literal_words import find_literals
+from tool_engine.catalog.private_host import find_private_host
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import CutStrategy, ResultLimits, ResultShow
@@ -145,10 +144,10 @@ def definition_warnings(
     if isinstance(parameters, dict) and not is_schema_right:
         found += _root_checker().root_schema_warnings(parameters)
     found += _entry_warnings(definition)
-    found += private_host_warnings(definition.get("entry"))
+    entry = definition.get("entry")
     found += [
         Fault(place, message, cure=cure)
-        for place, message, cure in find_literals(definition.get("entry"))
+        for place, message, cure in (*find_private_host(entry), *find_literals(entry))
     ]
     if "annotations" in definition:
         found += hint_warnings(definition)
@@ -314,45 +313,6 @@ def _sends_idempotency_key(definition: Mapping[str, Any]) -> bool:
     entry = definition.get("entry")
     request = entry.get("request") if isinstance(entry, Mapping) else None
     return isinstance(request, Mapping) and bool(request.get("idempotency_key"))
-
-
-_PORTS = {"http": 80, "https": 443}
-
-
-def private_host_warnings(entry: Any) -> list[Fault]:
-    request = entry.get("request") if isinstance(entry, dict) else None
-    url = request.get("url") if isinstance(request, dict) else None
-    if not isinstance(url, str) or "://" not in url:
-        return []
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme.lower(), 443)
-    except ValueError:
-        # A wrong URL is reported by the executor that reads the entry.
-        return []
-    shown = f"[{host}]" if ":" in host else host
-    if not _is_private(host) or _is_open(entry.get("allow"), shown, port):
-        return []
-    message = f"{shown}:{port} is not a public address, and every call is refused"
-    cure = f'add allow: ["{shown}:{port}"] to the entry'
-    return [Fault(("entry", "request", "url"), message, cure=cure)]
-
-
-def _is_private(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return not ip_address(host).is_global
-    except ValueError:
-        return False
-
-
-def _is_open(lines: Any, host: str, port: int) -> bool:
-    if not isinstance(lines, list):
-        return False
-    # A range or a name with a star may allow it as well; only the plain case is certain.
-    places = (f"{host}:{port}", f"{host}:*")
-    return any(line in places or "*." in str(line) for line in lines)
 
 
 _COUNTS: Final = ("max_chars", "max_items", "limit")

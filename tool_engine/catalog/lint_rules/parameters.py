@@ -7,12 +7,9 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, Final
 
-import jsonschema_rs
-
 from tool_engine.catalog.lint_rules.prose import repeats_name, word_count
 from tool_engine.catalog.lint_rules.rule import ERROR, WARNING, Flaw, LintRule
-from tool_engine.catalog.yaml.document import Path
-from tool_engine.model.json.error_path import find_error
+from tool_engine.catalog.yaml.document import Path, parse_path
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool
 
@@ -201,23 +198,13 @@ def _no_test(tool: Tool) -> Iterator[Flaw]:
 
 
 def _find_unfit(tool: Tool) -> Iterator[Flaw]:
-    validator = jsonschema_rs.Draft202012Validator(
-        tool.parameters_schema, pattern_options=jsonschema_rs.RegexOptions(), offline=True
-    )
-    for path, params in _list_accepted(tool):
-        for error in _find_errors(validator, tool.parameters_schema, params):
-            place: Path = (*path, *find_error(error, params)[0])
-            yield place, f"would be refused by the tool's own rules: {error.message[:200]}"
-
-
-def _find_errors(
-    rules: jsonschema_rs.Validator, schema: dict[str, Any], params: Any
-) -> Iterator[jsonschema_rs.ValidationError]:
     # By name: the validator stands beside the catalog.
-    found: Iterator[jsonschema_rs.ValidationError] = import_module(
-        "tool_engine.validation.effort"
-    ).find_errors(rules, schema, params)
-    return found
+    module = import_module("tool_engine.validation.validator")
+    validator = module.ToolParameterValidator(strict=True)
+    for path, params in _list_accepted(tool):
+        for error in validator.validate(tool, params).errors:
+            place: Path = (*path, *parse_path(error.path))
+            yield place, f"would be refused by the tool's own rules: {error.message}"
 
 
 def _list_accepted(tool: Tool) -> Iterator[tuple[Path, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import closing
 from functools import partial
 from typing import Annotated, Any
@@ -39,6 +40,7 @@ from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.json.returned_value import copy_plain
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool, server_of
+from tool_engine.visible import escape_hidden
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -161,6 +163,8 @@ async def _call_tool(
     else:
         print_result(result)
         _print_denial(tool, result)
+    if result.is_success and result.output == {"result": None}:
+        _explain_null(tool)
     return EXIT_OK if result.is_success else EXIT_FAILED
 
 
@@ -170,3 +174,16 @@ def _print_denial(tool: Tool, result: ToolExecutionResult) -> None:
     if denied and result.error_type == "execution_rejected" and tool.source:
         said = f"{tool.source}: permission: deny; write another one there to allow calls"
         make_console().print(as_text(said, "dim"), soft_wrap=True)
+
+
+def _explain_null(tool: Tool) -> None:
+    """Say which expression may have found nothing: a misspelt key finds null, and no error."""
+    response = tool.implementation_config.get("response")
+    path, key = "entry.response", "response"
+    if isinstance(response, dict):
+        path, key, response = f"{path}.select", "select", response.get("select")
+    if response is None and tool.result is not None:
+        path, key, response = "result.select", "select", tool.result.select
+    if isinstance(response, str):
+        words = f"{path} {response!r} finds nothing; to see all that there is write {key}: '@'"
+        sys.stderr.write(f"{escape_hidden(f'{tool.source}: {words}')}\n")

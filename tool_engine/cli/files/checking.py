@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -35,13 +36,16 @@ from tool_engine.cli.console import as_text, make_console
 from tool_engine.cli.failures import missing_file
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
-from tool_engine.errors import DefinitionError, DefinitionProblem
-from tool_engine.executors.executor_registry import PYTHON, ExecutorRegistry
+from tool_engine.errors import DefinitionError, DefinitionProblem, ToolEngineError
+from tool_engine.executors.executor_registry import ENTRY_CHECKS, PYTHON, ExecutorRegistry
 from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 from tool_engine.validation import ToolParameterValidator
 from tool_engine.visible import escape_hidden
+
+_OF_FILES: Final = "tool_engine.executors.files.file_entry"
+"""What reads the entries of file tools."""
 
 
 class Checked(msgspec.Struct):
@@ -248,8 +252,9 @@ def _check_file(file: str, executors: ExecutorRegistry) -> Checked:
     checked = Checked(file, definitions)
     for number, each in enumerate(definitions):
         checked.warnings += each.findings
-        if isinstance(each, Tool) and (missing := _missing_executor(each, executors)):
-            checked.warnings.append(str(place_problem(missing, data, number)))
+        if isinstance(each, Tool):
+            missing = _missing_executor(each, executors) or _missing_root(each, executors)
+            checked.warnings += [str(place_problem(missing, data, number))] if missing else []
     return checked
 
 
@@ -293,6 +298,24 @@ def _missing_executor(tool: Tool, executors: ExecutorRegistry) -> DefinitionProb
     cure, near = executors.missing_cure(tool, may_read=True)
     message = f"nothing installed runs {tool.handler!r}; {cure}"
     return DefinitionProblem(message, file=tool.source or "", path="entry.handler", nearest=near)
+
+
+def _missing_root(tool: Tool, executors: ExecutorRegistry) -> DefinitionProblem | None:
+    """Return the problem of a file tool whose folder is not there, with its whole path.
+
+    A call, which a model reads, does not name the folders of this computer.
+    """
+    module = ENTRY_CHECKS.get(executors.name_of(tool))
+    if module != _OF_FILES:
+        return None
+    try:
+        root = import_module(module).compile_entry(tool).open().path
+    except ToolEngineError:
+        return None  # its variable may be set where the engine runs
+    if Path(root).is_dir():
+        return None
+    message = f"there is no folder {root}; create it, or correct entry.root"
+    return DefinitionProblem(message, file=tool.source or "", path="entry.root")
 
 
 def _check_duplicates(checked: list[Checked]) -> None:

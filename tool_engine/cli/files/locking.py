@@ -27,9 +27,9 @@ from tool_engine.model.tool import Tool
 
 
 def lock_states(settings: Settings, definitions: Iterable[Definition]) -> dict[str, str]:
-    """Return each definition's state in the folder's lock; {} without one."""
+    """Return each definition's state in the folder's lock; {} where none is needed."""
     path = settings.lock_file
-    if not os.path.lexists(path):
+    if not os.path.lexists(path) and settings.lock != "enforce":
         return {}
     lock, problem = read_lock(path, is_needed=False, is_checked=True)
     write_messages([problem] if problem else [])

@@ -109,7 +109,7 @@ class FileRoot(NamedTuple):
         except OSError as error:
             raise ToolExecutionError(
                 f"the tool's own folder cannot be opened ({error.strerror}), counted from that of "
-                "its definition; create it, or correct entry.root in the definition"
+                "its definition; create it, or correct entry.root: `tool-engine validate` names it"
             ) from None
         with contextlib.ExitStack() as held:
             held.callback(os.close, root)

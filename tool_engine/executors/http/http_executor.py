@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache, partial
 from http.cookies import BaseCookie, SimpleCookie
@@ -370,13 +371,37 @@ def _explain_error(error: Exception, url: URL) -> str:
         if isinstance(error, kind):
             cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", error)
             detail = getattr(cause, "strerror", None) or cause
-            if isinstance(cause, OSError) and (cause.errno or 0) > 0:
+            if isinstance(cause, ssl.SSLError):
+                # Its number is one of TLS, and none of the system.
+                detail = _explain_tls(cause)
+            elif isinstance(cause, OSError) and (cause.errno or 0) > 0:
                 # asyncio puts the address into the text, in place of the reason.
                 detail = os.strerror(cause.errno or 0)
-            return sentence.format(place=place, host=url.host, detail=detail)
+            cure = "write https:// if it speaks TLS, or" if url.scheme == "http" else ""
+            return sentence.format(
+                place=place, host=url.host, detail=detail, cure=f"{cure} look at its log".strip()
+            )
     return f"the request to {place} failed: {type(error).__name__}"
 
 
+_NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"})
+"""What an answer without encryption is taken for."""
+_UNKNOWN_ISSUER: Final = frozenset({18, 19, 20, 21})
+"""Codes of OpenSSL for a certificate whose issuer is not among those that are trusted."""
+
+
+def _explain_tls(error: ssl.SSLError) -> str:
+    cure = "correct the URL, or what listens there"
+    if error.reason in _NO_TLS:
+        return "what listens there speaks no TLS; write http:// if it is meant to"
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return f"{(error.reason or 'TLS failed').replace('_', ' ').lower()}; {cure}"
+    if error.verify_code in _UNKNOWN_ISSUER:
+        cure = "set SSL_CERT_FILE to a file with its issuer's certificate, or correct the URL"
+    return f"{error.verify_message.rstrip('.')}; {cure}"
+
+
+_HUNG_UP: Final = "{place} closed the connection before it had answered; {cure}"
 # The more specific class comes first.
 _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (
@@ -392,8 +417,9 @@ _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
         aiohttp.ClientConnectorError,
         "cannot connect to {place}: {detail}; start what listens there, or correct the URL",
     ),
-    (aiohttp.ServerDisconnectedError, "{place} closed the connection before it had answered"),
-    (ConnectionResetError, "{place} closed the connection before it had answered"),
+    (aiohttp.ServerDisconnectedError, _HUNG_UP),
+    (ConnectionResetError, _HUNG_UP),
+    (aiohttp.ClientOSError, _HUNG_UP),
     (aiohttp.ClientPayloadError, "the answer of {place} is cut off or cannot be decompressed"),
-    (aiohttp.ClientResponseError, "{place} did not answer in valid HTTP"),
+    (aiohttp.ClientResponseError, "{place} did not answer in valid HTTP; {cure}"),
 )

@@ -74,6 +74,12 @@ class URLTemplate(msgspec.Struct, frozen=True):
                 part if isinstance(part, str) else secrets.resolve_address(part)
                 for part in self.origin
             )
+        part = self.origin[0]
+        if isinstance(part, SecretPart) and not _ORIGIN.match(origin):
+            raise ToolExecutionError(
+                f"the URL begins with ${{{part.source}:{part.name}}}, whose value does not begin "
+                "with http:// or https://; set it to an address with its scheme"
+            )
         rest = _render_url(self.path, params, secrets, _encode_segment)
         if isinstance(self.origin[-1], SecretPart) and rest.startswith("/"):
             origin = origin.removesuffix("/")

@@ -314,5 +314,5 @@ def _unknown_error(word: str) -> ExpressionError:
         )
     return ExpressionError(
         f"{word!r} is unknown; a reference begins with params, steps, item or index, such as "
-        f"params.{word}, and a text stands in quotes, such as '{word}'"
+        f"params.{word} or steps.{word}.output, and a text stands in quotes, such as '{word}'"
     )

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.executors.entry_reader import EntryReader
+from tool_engine.executors.templates import find_foreign_forms
 from tool_engine.executors.workflow.expression import (
     ExpressionError,
     Literal,
@@ -42,7 +43,13 @@ _CALL_KEYS: Final = (
 )
 _GROUP_KEYS: Final = ("id", "parallel", "if", "on_error")
 _STEP_KEYS: Final = (*_CALL_KEYS, "parallel")
-_HABITS: Final = dict.fromkeys(("arguments", "args", "input", "inputs", "with"), "params")
+_HABITS: Final = {
+    **dict.fromkeys(("arguments", "args", "input", "inputs", "with", "parameters"), "params"),
+    **dict.fromkeys(("name", "step", "step_id"), "id"),
+    **dict.fromkeys(("uses", "use", "call", "run", "action"), "tool"),
+    **dict.fromkeys(("when", "condition"), "if"),
+    **dict.fromkeys(("foreach", "loop", "items"), "for_each"),
+}
 """What other programs call it -> its key in a step."""
 _FACTS: Final = ("output", "status", "error", "error_type")
 
@@ -89,6 +96,7 @@ class _WorkflowReader(EntryReader[Workflow]):
         self.keys(entry, _ENTRY_KEYS, "entry")
         self._known: dict[str, str] = {}
         self._visible: set[str] = set()
+        self._used: set[str] = set()
         listed = entry.get("steps")
         if not isinstance(listed, list) or not listed:
             self.problem("entry.steps", "a workflow has a list of steps, each with id and tool")
@@ -107,7 +115,19 @@ class _WorkflowReader(EntryReader[Workflow]):
                 steps.append(step)
                 self._visible.update((step.id, *(branch.id for branch in step.branches)))
         output = self._read_template(entry.get("output"), "entry.output", in_loop=False)
+        self._check_unused(entry)
         return Workflow(tuple(steps), output)
+
+    def _check_unused(self, entry: Mapping[str, Any]) -> None:
+        """Refuse a parameter that no reference reads: most often it is written in another form."""
+        unused = [name for name in self.parameters if name not in self._used]
+        if not unused or self.problems:
+            return  # what is wrong may be where it is used
+        forms = find_foreign_forms([entry["steps"], entry.get("output")])
+        for name in unused:
+            where = f"in place of {forms[name]}" if name in forms else "somewhere"
+            cure = f"write ${{params.{name}}} {where}, or remove it"
+            self.problem("entry.steps", f"never uses the parameter {name!r}; {cure}")
 
     def _read_step(self, spec: Any, path: str, *, is_branch: bool = False) -> Step | None:
         if not isinstance(spec, Mapping):
@@ -134,7 +154,7 @@ class _WorkflowReader(EntryReader[Workflow]):
         )
 
     def _read_group(self, spec: Mapping[str, Any], path: str) -> Step:
-        self.keys(spec, _GROUP_KEYS, path)
+        self.keys(spec, _GROUP_KEYS, path, _HABITS)
         identifier = self._read_id(spec, path)
         condition = self._read_condition(spec, path)
         listed = spec["parallel"]
@@ -294,6 +314,7 @@ class _WorkflowReader(EntryReader[Workflow]):
             self._check_step(reference, reference.parts[0], place)
 
     def _check_parameter(self, name: str, place: str) -> None:
+        self._used.add(name)
         if name not in self.parameters:
             known = list(self.parameters)
             hint = suggest_near(name, known) or (
@@ -312,10 +333,12 @@ class _WorkflowReader(EntryReader[Workflow]):
         fact = reference.parts[1] if len(reference.parts) > 1 else None
         if fact not in _FACTS:
             got = "nothing" if fact is None else repr(fact)
-            self.problem(
-                place,
-                f"of a step there is {', '.join(_FACTS)}, got {got}; write steps.{name}.output",
-            )
+            whole = f"steps.{name}.output"
+            inner = Path("steps", (name, "output", *reference.parts[1:]))
+            cure = f"write {whole}"
+            if fact is not None and not suggest_near(str(fact), _FACTS):
+                cure = f"write {inner} for that part of its output, or {whole} for all of it"
+            self.problem(place, f"of a step there is {', '.join(_FACTS)}, got {got}; {cure}")
 
 
 def _place_references(tree: Any, path: str) -> Iterator[tuple[str, Path]]:
