@@ -308,3 +308,44 @@ async def test_requests_that_do_not_wait_for_answers() -> None:
             assert (await reader.readuntil(path)).startswith(b"HTTP/1.1 200 ")
         writer.close()
     assert [turns.get_nowait() for _ in range(3)] == ["/two", "/three", "/four"]
+
+
+def make_request(more: str, body: bytes) -> bytes:
+    head = f"POST / HTTP/1.1\r\nHost: here\r\n{more}Content-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+@pytest.mark.parametrize("more", ["", NOT_PLAIN], ids=["plain", "not plain"])
+@pytest.mark.parametrize("empty", [b"\r\n", b"\r\n\r\n"])
+async def test_empty_lines_before_a_request(more: str, empty: bytes) -> None:
+    """They are passed over, as RFC 9112 (2.2) has it, however they are cut, and only there."""
+    paths: list[str] = []
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        body = (await receive())["body"]
+        paths.append(body.decode())
+        await answering(200, [(b"content-length", b"1")], body)(scope, receive, send)
+
+    one, two = make_request(more, b"1"), make_request(more, b"2")
+    last = make_request(f"{more}Connection: close\r\n", b"3")
+    for whole in (empty + one + empty + two + empty + last, one + two + last):
+        for size in (1, 3, len(whole)):
+            async with serve(answer) as place, asyncio.timeout(BOUND):
+                reader, writer = await asyncio.open_connection(*place)
+                for begin in range(0, len(whole), size):
+                    writer.write(whole[begin : begin + size])
+                    await writer.drain()
+                    await asyncio.sleep(0)
+                said = await reader.read()
+                writer.close()
+            assert said.count(b"HTTP/1.1 200 ") == 3
+            assert said.count(b"HTTP/1.1 ") == 3
+    assert paths == ["1", "2", "3"] * 6
+
+
+@pytest.mark.parametrize("begin", [b"\n", b"\r", b"\r\r\n", b" \r\n", b"\r\n\r\r\n", b"\r\n\n"])
+async def test_what_is_no_empty_line_before_a_request(begin: bytes) -> None:
+    """It is answered as what is no request."""
+    async with serve(answering(200, [])) as place:
+        said = await ask(place, begin.decode() + REQUEST.format(""))
+    assert said.startswith(b"HTTP/1.1 400 ")

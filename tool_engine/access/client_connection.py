@@ -28,6 +28,7 @@ _MOST_HELD: Final = 4 << 10
 """Bytes that wait in this process beside one write: what never reads costs little more."""
 _LONG_PART: Final = 1 << 14
 """Bytes of a part that waits for no others."""
+_LINE_END: Final = b"\r\n"
 
 
 class ServerConfig(uvicorn.Config):
@@ -73,19 +74,43 @@ class PlainCycle(RequestResponseCycle):
             self.on_response()
 
 
+class PatientConnection(h11.Connection):
+    """What h11 knows of a connection, but that empty lines before a request are passed over.
+
+    RFC 9112 (2.2) has a server do so: some clients send one after a body.
+    """
+
+    def next_event(self) -> Any:
+        if self.their_state is h11.IDLE:
+            waiting, length = self.trailing_data[0], 0
+            while waiting.startswith(_LINE_END, length):
+                length += len(_LINE_END)
+            if length:
+                # No public way leads there.
+                self._receive_buffer.maybe_extract_at_most(length)
+            if waiting[length:] == _LINE_END[:1]:
+                return h11.NEED_DATA
+        return super().next_event()
+
+
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 as uvicorn has it, but for six things.
+    """HTTP/1.1 as uvicorn has it, but for seven things.
 
     A client must send the head of a request in time, there are only so many of them, no request
     sees context variables that another one of its connection has set, what an answer writes in one
     turn of the loop, such as its head and its body, goes out as one packet, what is no request is
-    answered with a problem, and not logged, and a plain request takes a shorter way.
+    answered with a problem, and not logged, empty lines before a request are none, and a plain
+    request takes a shorter way.
     """
 
     config: ServerConfig
     _head_timer: asyncio.TimerHandle | None = None
     _held = b""
     """What came while a plain request was answered."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.conn = PatientConnection(h11.SERVER)
 
     def connection_made(self, transport: Any) -> None:
         transport.set_write_buffer_limits(_MOST_HELD)
