@@ -24,6 +24,7 @@ from tool_engine.mcp_server.kept_results import KeptResults
 from tool_engine.mcp_server.listing import Listing
 from tool_engine.mcp_server.long_answers import is_long, write_long
 from tool_engine.mcp_server.own_tasks import OwnTasks
+from tool_engine.mcp_server.promised import PromisedOutputs
 from tool_engine.mcp_server.results import write_result
 from tool_engine.mcp_server.rounds import RoundState, SpentStates
 from tool_engine.mcp_server.tasks.client_tasks import (
@@ -78,6 +79,7 @@ class ClientCalls:
         self._finder = finder
         self._kept = kept
         self._spent = SpentStates()
+        self._promised = PromisedOutputs()
         self.own_tasks = OwnTasks()
         self._held = HeldCalls(self.own_tasks)
         self.tasks = (
@@ -122,7 +124,7 @@ class ClientCalls:
         meant = await self._find_meant(params)
         if isinstance(meant, ToolExecutionResult):
             own = None if self._finder is None else self._finder.get(params.name)
-            return write_result(meant, own, is_modern=_is_modern(ctx))
+            return write_result(meant, own, self._promised, is_modern=_is_modern(ctx))
         if not (meant.tool.is_offered or sees_tasks.get()):
             return await self._refuse_client(ctx, meant)
         request, carried = self.make_request(ctx, params, meant.tool.definition_hash)
@@ -147,8 +149,13 @@ class ClientCalls:
     async def _write_result(
         self, result: ToolExecutionResult, tool: Tool | None, ctx: Any
     ) -> dict[str, Any]:
-        write = partial(write_result, result, tool, is_modern=_is_modern(ctx))
-        written: dict[str, Any] = await write_long(write) if is_long(result.output) else write()
+        is_large = is_long(result.output)
+        # Of what only `call_tool` calls, the list says nothing.
+        promised = self._promised if self._finder is None else None
+        write = partial(
+            write_result, result, tool, promised, is_modern=_is_modern(ctx), is_large=is_large
+        )
+        written: dict[str, Any] = await write_long(write) if is_large else write()
         if not written["isError"]:
             principal = find_principal(self._principal, ctx)
             link = self._kept.link(result, principal, ctx.protocol_version)

@@ -15,9 +15,11 @@ from msgspec.structs import replace
 
 from tool_engine.interfaces.source import Source, find_for_model
 from tool_engine.mcp_server.identity import View, find_patterns, sees_tasks
+from tool_engine.mcp_server.promised import is_wrapped
 from tool_engine.mcp_server.selection import ToolSelection
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.group import ToolGroup, members_of_all
+from tool_engine.model.json.returned_value import copy_plain
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.definition_formats import MCPDefinitions
@@ -279,10 +281,11 @@ def _may_use(name: str, patterns: tuple[str, ...]) -> bool:
 def _unwrap_output(described: dict[str, Any], tool: Tool) -> dict[str, Any]:
     """Describe the output as it is, for a client that takes any JSON value."""
     output = tool.output
-    if not output or "outputSchema" not in described or output.get("type") == "object":
+    if not output or "outputSchema" not in described:
         return described
-    schema = described["outputSchema"]["properties"]["result"]
-    return {**described, "outputSchema": schema}
+    if output["type"] == "object" or is_wrapped(output, is_modern=True):
+        return described
+    return {**described, "outputSchema": copy_plain(output)}
 
 
 def _make_cursor(name: str) -> str:

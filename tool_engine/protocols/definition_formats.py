@@ -186,13 +186,15 @@ class MCPDefinitions(DefinitionWriter):
     def _describe_output(self, tool: Tool) -> dict[str, Any]:
         described = self._describe_tool(tool, "inputSchema")
         described["inputSchema"] = mark_secrets(described["inputSchema"], tool.secret_names)
-        # What is cut would be held against it by clients, and refused.
-        output = {} if _may_be_cut(tool) else copy_plain(tool.output) or {}
+        output = copy_plain(tool.output) if tells_output(tool) else {}
         if output.get("type") == "object":
             described["outputSchema"] = output
-        elif "type" in output:
+        elif output:
             # Callers get {"result": value} for output that is no object, as MCP wants objects.
             wrapped = {"type": "object", "properties": {"result": output}, "required": ["result"]}
+            if "$defs" in output:
+                # What is referred to as `#/$defs/...` is looked for at the top.
+                wrapped["$defs"] = output.pop("$defs")
             described["outputSchema"] = wrapped
         if tool.title is not None:
             described["title"] = tool.title
@@ -233,6 +235,14 @@ class MCPDefinitions(DefinitionWriter):
                     message=f"annotations.{key}: is no key of MCP, and clients may leave it out"
                     f"{suggest_near(key, _ANNOTATIONS)}",
                 )
+
+
+def tells_output(tool: Tool) -> bool:
+    """Return True if lists of MCP tell the output of a tool.
+
+    What is cut would be held against it by clients, and refused.
+    """
+    return "type" in (tool.output or {}) and not _may_be_cut(tool)
 
 
 def _may_be_cut(tool: Tool) -> bool:

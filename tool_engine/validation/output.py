@@ -16,6 +16,7 @@ import msgspec
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ValidationError
 from tool_engine.model.content.blocks import find_structured
+from tool_engine.model.json.halves import escape_halves
 from tool_engine.model.json.returned_value import copy_plain
 from tool_engine.validation.effort import find_errors
 from tool_engine.validation.position import Position, build_validator, can_be_split
@@ -68,25 +69,41 @@ class OutputCheck:
             return True
         return self._rules.is_valid(output["result"])
 
+    def accepts(self, value: Any) -> bool:
+        """Return True if a value, which has no other form, certainly holds; cheap, as `holds`.
+
+        Raises:
+            ValueError: There are values in it that are no JSON.
+        """
+        return self._rules.is_valid(value)
+
     def find_misfits(self, output: dict[str, Any]) -> list[ValidationError]:
         """Return where an output of any size differs from the declaration.
 
         Works in small pieces, so that other threads have their turn meanwhile.
         """
         output = _read_json(output)
+        try:
+            return self._find_in(output)
+        except UnicodeEncodeError:
+            # As whatever writes it has the halves of surrogate pairs.
+            return self._find_in(escape_halves(output))
+
+    def _find_in(self, output: dict[str, Any]) -> list[ValidationError]:
         if len(output) != 1 or "result" not in output:
-            return self._explain_value(self._find_declared(output))
-        found = self._explain_value(output["result"])
+            return self.explain_value(self._find_declared(output))
+        found = self.explain_value(output["result"])
         if not found or not self._may_be_whole:
             return found
-        whole = self._explain_value(output)
+        whole = self.explain_value(output)
         return whole if not whole or self._schema.get("type") == "object" else found
 
     def _find_declared(self, output: dict[str, Any]) -> Any:
         structured = None if self._names_structured else find_structured(output)
         return output if structured is None else structured
 
-    def _explain_value(self, value: Any) -> list[ValidationError]:
+    def explain_value(self, value: Any) -> list[ValidationError]:
+        """Return where a value, which has no other form, differs; works as `find_misfits`."""
         if self._root is None:
             self._root = Position.of(self._schema)
         # By name: most outputs are as declared.
