@@ -53,9 +53,9 @@ async def engine(tmp_path: Path) -> AsyncIterator[ToolEngine]:
 
 
 @contextmanager
-def serve_http(port: int = 0) -> Iterator[str]:
+def serve_http(port: int = 0, *how: str) -> Iterator[str]:
     """Run the program over HTTP and return its address."""
-    with warm.Program([PROGRAM, str(port)], imports=SDK) as process:
+    with warm.Program([PROGRAM, str(port), *how], imports=SDK) as process:
         assert process.stdout is not None
         yield process.stdout.readline().decode().strip()
 

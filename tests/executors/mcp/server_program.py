@@ -1,7 +1,7 @@
 """A server of the SDK with odd tools, as a program: over standard input and output, or HTTP.
 
 `python server_program.py` speaks over standard input and output; with a port, or 0 for a free one,
-it serves over HTTP and prints its address first.
+it serves over HTTP and prints its address first; with `sse` behind it, as before 2025.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import uvicorn
 from mcp.server import Server
+from mcp.server.sse import SseServerTransport
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Mount, Route
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
 TOOLS = ("echo", "fail", "slow", "steps", "die", "grow", "whoami", "both", "given_up")
@@ -67,6 +72,9 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
                 await ctx.session.report_progress(step + 1, 3, f"step {step + 1}")
                 await asyncio.sleep(0.2)
         case "die":
+            if trace := os.environ.get("TRACE"):
+                with Path(trace).open("a") as file:  # noqa: ASYNC230 - its last act
+                    file.write("died\n")
             os.kill(os.getpid(), signal.SIGKILL)
         case "grow":
             extra.append(text)
@@ -95,8 +103,21 @@ async def speak_lines() -> None:
         await server.run(reads, writes, server.create_initialization_options())
 
 
-async def serve_http(port: int) -> None:
-    app = make_server().streamable_http_app(host="127.0.0.1")
+def make_old_app() -> Starlette:
+    takes = SseServerTransport("/messages/")
+
+    async def speak(request: Any) -> Response:
+        server, sent = make_server(), request._send
+        async with takes.connect_sse(request.scope, request.receive, sent) as (reads, writes):
+            await server.run(reads, writes, server.create_initialization_options())
+        return Response()
+
+    messages = Mount("/messages/", app=takes.handle_post_message)
+    return Starlette(routes=[Route("/mcp", speak), messages])
+
+
+async def serve_http(port: int, is_old: bool) -> None:
+    app = make_old_app() if is_old else make_server().streamable_http_app(host="127.0.0.1")
     config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error")
     serving = uvicorn.Server(config)
     task = asyncio.create_task(serving.serve())
@@ -108,4 +129,7 @@ async def serve_http(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve_http(int(sys.argv[1])) if len(sys.argv) > 1 else speak_lines())
+    if len(sys.argv) > 1:
+        asyncio.run(serve_http(int(sys.argv[1]), sys.argv[2:] == ["sse"]))
+    else:
+        asyncio.run(speak_lines())

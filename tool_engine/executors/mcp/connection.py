@@ -304,8 +304,7 @@ class Connection:
             fault = self._hide_secrets(str(error))
             return WorkerLostError(
                 f"the server {self.settings.name!r} was lost during the call ({fault}), and "
-                "whether the tool ran is unknown; look before you call it again",
-                is_final=True,
+                "whether the tool ran is unknown; look before you call it again"
             )
         if isinstance(error, BadServerError):
             return self._make_failure(f"did not answer as it should: {error}")

@@ -65,7 +65,7 @@ def make_failure(server: str, result: Mapping[str, Any]) -> Exception:
     if said == "timeout":
         return TimeoutError(words)
     if said in _LOST:
-        return WorkerLostError(words, is_final=True)
+        return WorkerLostError(words)
     details: dict[str, object] = {"server_error_type": said}
     wait = _read_meta(result).get(RETRY_AFTER)
     if isinstance(wait, int | float) and not isinstance(wait, bool) and isfinite(wait):

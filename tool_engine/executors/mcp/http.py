@@ -16,7 +16,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 from urllib.parse import urljoin
 
@@ -33,14 +33,13 @@ from tool_engine.executors.http.decompression import (
 )
 from tool_engine.executors.mcp.dialling import Dialler
 from tool_engine.executors.mcp.faults import BROKEN, NOT_SENT, UNREADABLE, BadServerError
+from tool_engine.executors.mcp.given_up import PATIENCE, OpenRequests
 from tool_engine.executors.mcp.server_settings import describe_address
 from tool_engine.redaction import words_of
 
 MAX_ANSWER: Final = 16 * 1024 * 1024
 """The most bytes of one answer, or of one event of a stream."""
 _CONNECT: Final = 30.0
-_PATIENCE: Final = 2.0
-"""Seconds for an answer that says nothing."""
 _NOTICE: Final = b'"method":"notifications/'
 _HEAD: Final = 60
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -148,7 +147,12 @@ class _Client(httpx2.AsyncClient):
 
     def __init__(self, on_error: Callable[[], None] | None, **options: Any) -> None:
         super().__init__(**options)
-        self._on_error = on_error
+        self._open = OpenRequests(on_error)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._open.close()
+        await super().aclose()
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send one request."""
@@ -163,10 +167,16 @@ class _Client(httpx2.AsyncClient):
         await request.aread()
         if request.method == "DELETE" or _NOTICE in request.content[:_HEAD]:
             # The SDK sends nothing else until these are answered.
-            limits = {**request.extensions["timeout"], "connect": _PATIENCE, "read": _PATIENCE}
+            limits = {**request.extensions["timeout"], "connect": PATIENCE, "read": PATIENCE}
             request.extensions = {**request.extensions, "timeout": limits}
         if request.method != "POST":
             return await super().send(request, **options)
+        response = await self._open.send(request, partial(self._send_message, **options))
+        if response is None:
+            return _answer_with_error(request, BROKEN, "it was given up")
+        return response
+
+    async def _send_message(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         try:
             response = await super().send(request, **options)
         except (AddressRefusedError, httpx2.ConnectError, httpx2.ConnectTimeout) as error:
@@ -178,8 +188,6 @@ class _Client(httpx2.AsyncClient):
         except Exception as error:  # noqa: BLE001 - of `auth`, which is foreign
             words = f"its authorization failed: {words_of(error)}"
             response = _answer_with_error(request, NOT_SENT, words)
-        if self._on_error is not None and response.status_code >= _ERRORS:
-            self._on_error()
         return response
 
 

@@ -69,4 +69,5 @@ class MCPExecutor(ToolExecutor):
 
 def _read_plan(tool: Tool) -> _Plan:
     name = tool.implementation_config["tool"]
-    return _Plan(name, tool.idempotent or tool.effect == "read")
+    # Where there is a `retry`, that alone says how often it runs.
+    return _Plan(name, (tool.idempotent or tool.effect == "read") and tool.retry is None)
