@@ -11,7 +11,7 @@ from tool_engine.model.content.blocks import find_structured
 from tool_engine.model.json.returned_value import copy_plain
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.definition_formats import tells_output
+from tool_engine.protocols.definition_formats import lists_output
 from tool_engine.protocols.result_content import (
     parts_of,
     text_of,
@@ -69,7 +69,7 @@ def write_result(
     if result.metadata.get("cut") is not None:
         # A part of it is no longer as declared, and no list declares it of such a tool.
         return written
-    if promised is not None and tool is not None and tells_output(tool):
+    if promised is not None and tool is not None and lists_output(tool):
         value, misfits = promised.find_fitting(tool, result.output, is_large=is_large)
         if misfits:
             return _write_misfit(written, [each.message for each in misfits])

@@ -186,7 +186,7 @@ class MCPDefinitions(DefinitionWriter):
     def _describe_output(self, tool: Tool) -> dict[str, Any]:
         described = self._describe_tool(tool, "inputSchema")
         described["inputSchema"] = mark_secrets(described["inputSchema"], tool.secret_names)
-        output = copy_plain(tool.output) if tells_output(tool) else {}
+        output = copy_plain(tool.output) if lists_output(tool) else {}
         if output.get("type") == "object":
             described["outputSchema"] = output
         elif output:
@@ -237,8 +237,8 @@ class MCPDefinitions(DefinitionWriter):
                 )
 
 
-def tells_output(tool: Tool) -> bool:
-    """Return True if lists of MCP tell the output of a tool.
+def lists_output(tool: Tool) -> bool:
+    """Return True if the lists of MCP have the output of a tool.
 
     What is cut would be held against it by clients, and refused.
     """

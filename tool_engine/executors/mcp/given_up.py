@@ -1,6 +1,6 @@
 """What becomes of requests over HTTP whose callers wait no more?
 
-Before 2026-07-28 a server is told so by a message. The SDK sends nothing else until that is
+Before 2026-07-28 a message says so to the server. The SDK sends nothing else until that is
 answered, and leaves the request open: of a server that stands still, each call would hold its slot
 for seconds, and a connection for ever.
 """
@@ -94,7 +94,7 @@ class OpenRequests:
         return response
 
     async def _give_up(self, number: bytes, request: httpx2.Request, send: Send) -> None:
-        """Tell a server that a request is given up, and wait no more for its answer."""
+        """Say to a server that a request is given up, and wait no more for its answer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 answer = await send(request)
