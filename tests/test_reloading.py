@@ -22,8 +22,8 @@ from tool_engine import (
     ToolEngineEvent,
     ToolRate,
 )
+from tool_engine.catalog.folder.bucket_names import limit_warnings
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.reloading import limit_warnings
 
 BOUND = 20.0
 

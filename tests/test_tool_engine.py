@@ -295,6 +295,35 @@ async def test_limit_for_an_unknown_bucket(folder: Path) -> None:
     assert logged == warnings
 
 
+async def test_an_unknown_bucket_is_warned_of_once(folder: Path) -> None:
+    """C13: each tool that came or went, and each reload with news, warned of it again."""
+    config = ToolEngineConfig(tools_directory=str(folder), auto_reload=False)
+
+    def count(logs: list[Any]) -> int:
+        return sum(log["event"] == "limit_for_unknown_bucket" for log in logs)
+
+    async with ToolEngine(
+        config, concurrency=ConcurrencyConfig(bucket_limits={"serch": 2})
+    ) as engine:
+        with capture_logs() as logs:
+            for name in ("one", "two"):
+                engine.register_tool({"name": name, "description": "d"}, lambda: None)
+            write(folder, "alpha", category="http")
+            await engine.reload()
+            concurrency = {"bucket": "search"}  # from here on the likely name is another one
+            definition = {"name": "three", "description": "d", "concurrency": concurrency}
+            engine.register_tool(definition, lambda: None)
+            engine.controller.configure(ConcurrencyConfig(bucket_limits={"serch": 2}))
+            engine.unregister_tool("one")
+        assert count(logs) == 1
+        assert "did you mean 'search'?" in engine.get_statistics()["warnings"][0]
+        with capture_logs() as logs:
+            engine.controller.configure(ConcurrencyConfig(bucket_limits={"serch": 3}))
+            for name in ("four", "five"):
+                engine.register_tool({"name": name, "description": "d"}, lambda: None)
+        assert count(logs) == 1
+
+
 @pytest.mark.parametrize("format_name", ["openai", "anthropic", "gemini", "mcp"])
 async def test_tool_definitions(folder: Path, config: ToolEngineConfig, format_name: str) -> None:
     """U20: models are told of the tools in testing and published, not of draft and deprecated."""

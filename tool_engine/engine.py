@@ -401,7 +401,7 @@ class ToolEngine(
             self._generations.add(index, cause, changes)
         self.index = index
         self._pipeline.forget_plans()
-        for message in self._list_warnings():
+        for message in self._reloader.find_new_warnings(self._admission.config):
             _log.warning("limit_for_unknown_bucket", message=message)
 
     def disown(self, reason: str) -> None:

@@ -22,6 +22,7 @@ from tool_engine.catalog.approval.lock import default_lock_file
 from tool_engine.catalog.approval.lock_state import LockState, by_key, key_of
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.definition_files import SETTLE_TIME
+from tool_engine.catalog.folder.bucket_names import BucketNames, limit_warnings
 from tool_engine.catalog.folder.engine_files import EngineFiles
 from tool_engine.catalog.folder.folder_reading import PATIENCE, Catalog
 from tool_engine.catalog.folder.merging import (
@@ -50,16 +51,12 @@ from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.logger import get_logger, load_structlog
 from tool_engine.model.checks.aliases import AliasTable
 from tool_engine.model.checks.called_name import word_no_name
-from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.tool import Tool, ToolCategory, is_source_name
+from tool_engine.model.tool import Tool, is_source_name
 from tool_engine.trusted import TrustedPath, trust_paths
 from tool_engine.validation import ToolParameterValidator
 
 _log = get_logger(__name__)
-_BY_BUCKET: Final = (
-    *("bucket_limits", "bucket_queue_sizes", "bucket_rates", "breakers", "adaptive", "overload"),
-)
 _MOST_LOGGED: Final = 20
 
 
@@ -128,6 +125,7 @@ class Reloader:
         self.quarantined: dict[str, QuarantinedTool] = {}
         self._waiting: tuple[Tool, ...] = ()
         self._waiting_aliases = AliasTable()
+        self._bucket_names = BucketNames()
         self.last_reload_at: datetime | None = None
         self.is_loaded = False
 
@@ -305,6 +303,10 @@ class Reloader:
 
     def limit_warnings(self, config: ConcurrencyConfig) -> list[str]:
         return limit_warnings(config, self._generations.index)
+
+    def find_new_warnings(self, config: ConcurrencyConfig) -> list[str]:
+        """Return those of them that are new for this configuration."""
+        return self._bucket_names.find_news(config, self._generations.index)
 
     def judge_again(self) -> None:
         """Check approvals again: the code that runs tools has changed."""
@@ -581,18 +583,3 @@ def _code_of(module: str) -> Iterable[TrustedPath]:
 
 def _make_no_changes() -> ReloadChanges:
     return ReloadChanges(added=[], modified=[], removed=[])
-
-
-def limit_warnings(config: ConcurrencyConfig, index: ToolIndex) -> list[str]:
-    """Warn of limits for buckets without tools: most likely a typo."""
-    named = {field: set(getattr(config, field)) for field in _BY_BUCKET}
-    if not any(named.values()):
-        return []
-    known = {name for name, count in index.buckets.items() if count}
-    known |= {each.value for each in ToolCategory}
-    warnings = []
-    for field, buckets in named.items():
-        for bucket in sorted(buckets - known):
-            hint = suggest_near(bucket, sorted(known))
-            warnings.append(f"{field} names {bucket!r}, which no tool uses{hint}")
-    return warnings

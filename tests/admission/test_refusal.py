@@ -9,7 +9,12 @@ import pytest
 from tests.admission.conftest import MakeCrew
 from tests.admission.crew import context
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.errors import QueueFullError, QueueTimeoutError, SlotRejectedError
+from tool_engine.errors import (
+    AdmissionError,
+    QueueFullError,
+    QueueTimeoutError,
+    SlotRejectedError,
+)
 
 
 async def test_queue_full(crew_of: MakeCrew) -> None:
@@ -126,6 +131,48 @@ async def test_retry_after(crew_of: MakeCrew) -> None:
     assert first.retry_after is None
     assert isinstance(second, QueueFullError)
     assert second.retry_after == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "how", "seconds"),
+    [
+        ({"bucket_limits": {"http": 1}, "bucket_queue_sizes": {"http": 1}}, {}, 12.0),
+        ({"bucket_limits": {"http": 1}, "queue_size": 1}, {}, 12.0),
+        ({"key_limits": {"limit": 1, "queue_size": 1}}, {"key": "k"}, 12.0),
+        ({"bucket_limits": {"http": 1}}, {"timeout": 3.0}, 6.0),
+        ({"bucket_limits": {"http": 1}, "strategy": "reject"}, {}, 6.0),
+        ({"bucket_rates": {"http": "1/min"}, "queue_size": 1}, {}, 114.0),
+    ],
+)
+async def test_retry_after_is_that_of_the_limit_that_is_full(
+    crew_of: MakeCrew, limits: dict[str, object], how: dict[str, object], seconds: float
+) -> None:
+    """C6: it was reckoned with the limit in all, a hundredth of what a bucket of one takes."""
+    crew = crew_of(max_concurrent=100, **limits)
+    await crew.call("first", bucket="http", **how)
+    await asyncio.sleep(6.0)
+    await crew.end("first")
+    await crew.call("a", "b", "c", bucket="http", **how)
+    await asyncio.sleep(4.0)
+    error = crew.errors.get("c") or crew.errors["b"]
+    assert isinstance(error, AdmissionError)
+    assert error.retry_after == pytest.approx(seconds)
+
+
+async def test_retry_after_is_that_of_calls_of_the_bucket(crew_of: MakeCrew) -> None:
+    """C6: many short calls of one bucket do not make those of another one shorter."""
+    limits = {"bucket_limits": {"slow": 1}, "bucket_queue_sizes": {"slow": 1}}
+    crew = crew_of(max_concurrent=9, queue_timeout=None, **limits)
+    await crew.call("a", "b", bucket="slow")
+    await asyncio.sleep(50.0)
+    await crew.end("a")
+    for number in range(9):
+        await crew.call(f"q{number}", bucket="quick")
+        await crew.end(f"q{number}")
+    await crew.call("c", "d", bucket="slow")
+    error = crew.errors["d"]
+    assert isinstance(error, QueueFullError)
+    assert error.retry_after == pytest.approx(100.0)
 
 
 async def test_queue_timeout(crew_of: MakeCrew) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from msgspec.structs import replace
 
 from tests.calls.audit import Audit, make_engine
 from tests.calls.samples import bare
+from tool_engine import ConcurrencyConfig, ToolEngine, ToolEngineEvent
 from tool_engine.testing import run
 
 
@@ -34,5 +36,28 @@ def test_it_says_once_that_it_waits() -> None:
             assert (await holder).is_success
             assert audit.kinds().count("execution_queued") == 1
             await audit.check()
+
+    run(play())
+
+
+def test_all_that_it_waited_counts() -> None:
+    """K28: `queue_wait` of a task that was refused in line was that of the last stand alone."""
+
+    async def play() -> None:
+        limits = ConcurrencyConfig(max_concurrent=1, queue_size=0)
+        async with ToolEngine(concurrency=limits) as engine:
+            ends: list[ToolEngineEvent] = []
+            engine.subscribe(ends.append, "execution_completed")
+            engine.register_tool(bare("hold"), partial(asyncio.sleep, 10.0))
+            holder = asyncio.create_task(engine.execute("hold"))
+            await asyncio.sleep(0)
+            task = await engine.start("hold")
+            result = await task.wait()
+            await holder
+            waited = result.metadata["queue_wait"]
+            assert 10.0 <= waited < 11.0
+            assert ends[-1].data["queue_wait"] == waited
+            records = await engine.store.query_call_records()
+            assert waited in [record.queue_wait for record in records]
 
     run(play())

@@ -101,7 +101,7 @@ def test_a_nested_context() -> None:
     outer = ToolExecutionContext(
         "agent", "direct", "c", "w", variables={"a": 1}, priority=2, call_id="call-0", deadline=9.0
     )
-    outer._call = maker
+    outer.made_by(maker)
     inner = nested_context(outer, None, 3.0)
     assert (inner.caller_id, inner.conversation_id, inner.workflow_id) == ("agent", "c", "w")
     assert (inner.timeout, inner.priority, inner.deadline) == (3.0, 2, 9.0)

@@ -37,6 +37,7 @@ from tool_engine import (
     get_protocol,
 )
 from tool_engine.agent.models.script import read_script
+from tool_engine.catalog.folder.bucket_names import limit_warnings
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.lint import choose_rules
 from tool_engine.catalog.servers.config_file import read_config_file, read_entries
@@ -49,7 +50,6 @@ from tool_engine.executors.result_reading import _suggest_key
 from tool_engine.executors.workflow.evaluation import _list_keys
 from tool_engine.integrations.offered_tools import OfferedTools
 from tool_engine.model.settings.databases import checked_sources
-from tool_engine.reloading import limit_warnings
 from tool_engine.session.toolbox.toolbox import Toolbox
 from tool_engine.sources.combined_tools import CombinedTools
 from tool_engine.sources.composition import combine, keep
@@ -272,7 +272,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ("model/checks/bounds.py", of(ConcurrencyConfig, strategy="FIFO"), "fifo"),
     ("model/checks/bounds.py", of(ToolEngineConfig, durability="Buffered"), "buffered"),
     (
-        "reloading.py",
+        "catalog/folder/bucket_names.py",
         lambda: _raise_text(
             str(limit_warnings(ConcurrencyConfig(bucket_limits={"HTTP": 1}), ToolIndex()))
         ),

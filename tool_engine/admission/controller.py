@@ -538,12 +538,12 @@ class ToolConcurrencyController(KnownArguments):
     def _turn_away(
         self, lane: Lane, request: AdmissionRequest, now: float, call_id: str | None
     ) -> ConcurrencySlot | None:
-        """Look again where a pause held the call up that has not been ended yet."""
+        """Look again: a pause may be over, or a call that is too heavy for its bucket alone."""
         bucket = lane.bucket
-        until = bucket.paused_until
-        if until is not None and until <= now:
-            bucket.end_pause(now)
+        if bucket.paused_until is not None and bucket.end_pause(now):
             return self.admit_nowait(request, now, call_id)
+        if bucket.lets_alone(request.weight) and self._pool.is_free_for(lane, request, now):
+            return self._pool.admit_gated(lane, request, now, call_id)
         self._layout.let_go(lane)
         return None
 
@@ -581,7 +581,7 @@ class ToolConcurrencyController(KnownArguments):
         if not is_plain or lane.bucket.lease is not None:
             pool.check_may_wait(lane, request, now)
         order, overload = pool.order_of(request, now), lane.bucket.overload
-        if overload is not None and request.parent is None:
+        if overload is not None:
             order = overload.place_call(order, lane.bucket.waiting, now)
         future = asyncio.get_running_loop().create_future()
         waiter = Waiter(lane, request, request.weight, order, now, future, call_id)

@@ -16,6 +16,7 @@ from tool_engine.admission.counts import ToolCounts
 from tool_engine.admission.key import Key
 from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Bucket, Lane, Line, ToolLine
+from tool_engine.admission.load.overload import Places
 from tool_engine.admission.queue import Queue
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.admission.throttle import Throttle
@@ -103,8 +104,11 @@ class Forecast:
 
     def add_waiter(self, waiter: Waiter) -> None:
         """Put a waiter in line."""
-        lane = self._copy_lane(waiter.lane)
-        lane.push(_Double.of(waiter, lane, partial(self._note_served, waiter)))
+        lane, places = self._copy_lane(waiter.lane), waiter.lane.bucket.places
+        double = _Double.of(waiter, lane, partial(self._note_served, waiter))
+        lane.push(double)
+        if lane.bucket.places is not None:
+            lane.bucket.places.add(double, places.find(waiter))
         self._queue.waiting += 1
 
     def run(self, until: Waiter | None = None) -> float:
@@ -167,6 +171,8 @@ class Forecast:
         slot = ConcurrencySlot(lane, waiter.weight, 0, self._now, waiter.request)
         if waiter.resumes is None:
             lane.count_start(slot, self._now)
+        if lane.bucket.places is not None:
+            lane.bucket.places.serve(waiter)
         self._queue.leave(waiter)
         self._queue.serve(waiter)
         self._used += slot.weight
@@ -216,9 +222,9 @@ class Forecast:
         copy = self._bucket_copies.get(bucket)
         if copy is None:
             copy = self._bucket_copies[bucket] = Bucket(bucket.name, self._queue.root)
-            most = None if bucket.lease is None else bucket.lease.most
-            copy.set_limit(_guess_limit(bucket, most))
+            copy.set_limit(bucket.find_usable())
             copy.adaptive = bucket.adaptive  # only read
+            copy.places = None if bucket.places is None else Places()
             copy.throttle = _copy_throttle(bucket)
             copy.paused_until = bucket.paused_until
             copy.used = bucket.used
@@ -228,20 +234,12 @@ class Forecast:
         copy = self._key_copies.get(key)
         if copy is None:
             copy = self._key_copies[key] = Key(key.name)
-            copy.set_limit(_guess_limit(key, None if key.resource is None else key.most))
+            copy.set_limit(key.find_usable())
             copy.used, copy.weight = key.used, key.weight
             copy.round, copy.credit = key.round, key.credit
             # Only read: which lanes have lent a slot out, and for how long is not known.
             copy.lanes = key.lanes
         return copy
-
-
-def _guess_limit(found: Bucket | Key, leased: int | None) -> int | None:
-    """Return the limit of its calls here: what other processes do with units is unknown."""
-    if leased is None:
-        return found.limit
-    units = max(leased, found.used, 1)
-    return units if found.limit is None else min(units, found.limit)
 
 
 def _never_expire(waiter: Waiter) -> None:

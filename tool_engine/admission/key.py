@@ -93,6 +93,13 @@ class Key:
         if self.resource is None:
             self.most = sys.maxsize if limit is None else limit
 
+    def find_usable(self) -> int | None:
+        """Return how many units its calls here may use, as `Bucket.find_usable`; None: any."""
+        if self.resource is None:
+            return self.limit
+        units = max(self.most, self.used, 1)
+        return units if self.limit is None else min(units, self.limit)
+
     def lets(self, weight: int, order: Order = COMES_LAST) -> bool:
         """Whether a call has room, and overtakes none that waits for more; by default a new one.
 

@@ -14,7 +14,6 @@ from tool_engine.admission.counts import ToolCounts
 from tool_engine.admission.key import SHARED, Key
 from tool_engine.admission.lines import Bucket, Lane, Line, ToolLine
 from tool_engine.admission.load.adaptive import AdaptiveLimit
-from tool_engine.admission.load.overload import OverloadWatch
 from tool_engine.admission.request import AdmissionRequest, OwnKey
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.config import ConcurrencyConfig
@@ -179,11 +178,7 @@ class Layout:
     def _set_up(self, bucket: Bucket) -> None:
         config, name = self._config, bucket.name
         self._limit_bucket(bucket)
-        overload = config.overload.get(name)
-        if overload is None or bucket.overload is None:
-            bucket.overload = None if overload is None else OverloadWatch(overload)
-        else:
-            bucket.overload.policy = overload
+        bucket.watch_waits(config.overload.get(name))
         bucket.queue_size = config.bucket_queue_sizes.get(name)
         bucket.counts.bound(config.bucket_rates.get(name), config.breakers.get(name))
         bucket.throttle = bucket.counts.throttle

@@ -21,11 +21,12 @@ from tool_engine.admission.breaker import CircuitBreaker
 from tool_engine.admission.counts import Counts, ToolCounts
 from tool_engine.admission.key import COMES_LAST, Key
 from tool_engine.admission.load.adaptive import AdaptiveLimit
-from tool_engine.admission.load.overload import OverloadWatch
+from tool_engine.admission.load.overload import OverloadWatch, Places
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ConcurrencySlot, Order, walk_ancestry
 from tool_engine.admission.throttle import Throttle
 from tool_engine.admission.waiting import Arrivals, Waiter
+from tool_engine.model.settings.concurrency import ADAPTIVE_LIFO, OverloadPolicy
 
 _COMPACT_FROM: Final = 64
 _REMEMBERED: Final = 512
@@ -140,6 +141,7 @@ class Bucket(Line):
         "name",
         "overload",
         "paused_until",
+        "places",
         "queue_size",
         "rejected",
         "served",
@@ -160,6 +162,8 @@ class Bucket(Line):
         """Finds the limit; None: the configuration says it."""
         self.overload: OverloadWatch | None = None
         """None: it has no rules of its own for calls that wait too long."""
+        self.places: Places | None = None
+        """None: its calls always go in the order in which they came."""
         self.lease: Any = None
         """The `Lease` of what it shares with other processes; None: it shares nothing."""
         self.counts = Counts()
@@ -173,6 +177,20 @@ class Bucket(Line):
         """Seconds that the last calls waited which had to."""
         self.served: deque[float] = deque(maxlen=_REMEMBERED)
         """Seconds for which the last calls held their slots while others waited."""
+
+    def watch_waits(self, policy: OverloadPolicy | None) -> None:
+        """Go by rules for calls that wait too long; None: there are none."""
+        if policy is None or self.overload is None:
+            self.overload = None if policy is None else OverloadWatch(policy)
+        else:
+            self.overload.policy = policy
+        is_turned = policy is not None and policy.order == ADAPTIVE_LIFO
+        self.places = (self.places or Places()) if is_turned else None
+
+    def offer(self, order: Order, head: Waiter) -> None:
+        """Stand in the line above for `head`, in the first place of its waiters."""
+        first = None if self.places is None or head.resumes is not None else self.places.first()
+        super().offer(order if first is None else (order[0], *first), head)
 
     @property
     def breaker(self) -> CircuitBreaker | None:
@@ -195,16 +213,38 @@ class Bucket(Line):
         self.paused_until = max(until, self.paused_until or until)
         self.most = -1
 
-    def end_pause(self, now: float) -> None:
-        """Open again, if the pause is over by then."""
+    def end_pause(self, now: float) -> bool:
+        """Open again, if the pause is over by then; return whether it is open."""
         if self.paused_until is not None and self.paused_until <= now:
             self.paused_until = None
-            self.set_limit(self.limit)
+            self.update_most()
+        return self.paused_until is None
+
+    def find_usable(self) -> int | None:
+        """Return how many units its calls here may use; None: any number.
+
+        Of those that processes share: what others do with theirs is unknown.
+        """
+        if self.lease is None or not self.lease.is_shared:
+            return self.limit
+        units: int = max(self.lease.most, self.used, 1)
+        return units if self.limit is None else min(units, self.limit)
 
     @property
     def largest(self) -> int | None:
         """The heaviest call that ever fits; None: only the global limit bounds it."""
         return self.limit if self.adaptive is None else self.adaptive.policy.max
+
+    def lets_alone(self, weight: int) -> bool:
+        """Whether a new call may pass the limit, as only one that found itself lets a call pass.
+
+        It never shuts out what its bounds allow: it would not learn.
+        """
+        if self.adaptive is None or self.used or self.paused_until is not None:
+            return False
+        return weight <= self.adaptive.policy.max and (
+            self.lease is None or weight <= self.lease.most
+        )
 
     def has_room(self, weight: int) -> bool:
         """Whether `weight` more units fit, pause or not."""
@@ -226,7 +266,6 @@ class Bucket(Line):
                 return False
             if waiter.resumes is not None:
                 return self.lease is None or bool(self.lease.lets(waiter))
-            # A limit that found itself never shuts out what its bounds allow: it would not learn.
         if self.lease is not None and not self.lease.lets(waiter):
             return False
         if self.throttle is None and self.paused_until is None and self.lease is None:
@@ -392,6 +431,8 @@ class Lane(Line):
             key.waiting += 1
         if not waiter.is_queued:
             self.set_aside(1)
+        if self.bucket.places is not None:
+            self.bucket.places.add(waiter)
 
     def set_aside(self, count: int) -> None:
         """Have so many more of its calls count against no bound."""
@@ -409,6 +450,8 @@ class Lane(Line):
             key.waiting -= 1
         if not waiter.is_queued:
             self.set_aside(-1)
+        if self.bucket.places is not None:
+            self.bucket.places.drop(waiter)
         if len(self.waiters) > _COMPACT_FROM and len(self.waiters) > 2 * self.waiting:
             self.waiters.compact()
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 from asyncio import get_running_loop
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import Any
 
 from tool_engine.admission import collision, refusal
 from tool_engine.admission.announcing import Announcer
 from tool_engine.admission.breaker import OPEN
+from tool_engine.admission.estimate import estimate_wait
 from tool_engine.admission.gate import Gate
 from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Lane, Line
@@ -35,11 +37,6 @@ from tool_engine.admission.slot import (
 from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import AdmissionError, ToolEngineError
-
-
-def count_none(_: object) -> int:
-    """No call of a bucket or a key asks others before it waits."""
-    return 0
 
 
 class SlotPool:
@@ -173,6 +170,12 @@ class SlotPool:
         if self.announcer:
             self.announcer.granted(slot, now)
         return slot
+
+    def is_free_for(self, lane: Lane, request: AdmissionRequest, now: float) -> bool:
+        """Return whether nothing but the limit of its bucket holds a new call up."""
+        queue, is_full = self.queue, self.used + request.weight > self.limit
+        is_taken = queue.waiting and (lane.waiting or queue.keeps_room(lane.bucket))
+        return not (self.is_shut or is_full or is_taken) and lane.is_open(request, now)
 
     def admit_bypass(
         self, lane: Lane, request: AdmissionRequest, now: float, call_id: str | None
@@ -311,7 +314,7 @@ class SlotPool:
         lane: Lane = waiter.lane
         slot = waiter.resumes
         if slot is None:
-            key, arrival, _ = waiter.order
+            key, arrival = waiter.order[0], abs(waiter.order[1])
             slot = ConcurrencySlot(
                 lane, waiter.weight, arrival, now, waiter.request, waiter.call_id, key=key
             )
@@ -324,6 +327,8 @@ class SlotPool:
             slot.resuming = None
             self.parked -= 1
             slot.lane.lent.discard(slot)
+        if lane.bucket.places is not None:
+            lane.bucket.places.serve(waiter)
         self.leave(waiter)
         if lane.share is not None:
             self.queue.serve(waiter)
@@ -389,7 +394,7 @@ class SlotPool:
         if delay > 0:
             error: AdmissionError = refusal.make_still_too_fast_error(waiter, delay)
         else:
-            others, wait = self.queue.waiting, self.estimated_wait()
+            others, wait = self.queue.waiting, self.estimated_wait(waiter.lane, more=1)
             error = refusal.make_timeout_error(waiter, others, self.zombies, wait)
         self._announce_end(waiter, error)
         waiter.wake(error)
@@ -409,14 +414,14 @@ class SlotPool:
         queue = self.queue
         if not refusal.is_strict(waiter, self.config, queue.queued):
             return None
-        wait = self.estimated_wait(queue.waiting - 1)
-        known = waiter, self.config, queue.queued, self.used, now, wait, count_none
+        wait = partial(self.estimated_wait, waiter.lane)
+        known = waiter, self.config, queue.queued, self.used, now, wait, lambda _: 0
         return refusal.refuse_to_wait(*known)
 
     def has_to_go(self, waiter: Waiter, asking: Callable[[object], int]) -> bool:
         """Return whether a call that stands in line may not wait, if all that ask have to."""
         queued, now, config = self.queue.queued + asking(None), self.clock(), self.config
-        known = waiter, config, queued, self.used, now, None, asking
+        known = waiter, config, queued, self.used, now, lambda: None, asking
         return refusal.is_strict(waiter, config, queued) and bool(refusal.refuse_to_wait(*known))
 
     def settle_wait(self, waiter: Waiter, now: float) -> AdmissionError | None:
@@ -505,7 +510,7 @@ class SlotPool:
         """Return why a call whose turn has come is not made any more, if it is not."""
         overload = lane.bucket.overload
         if overload is not None and head.is_queued and overload.refuses(head, now):
-            wait = self.estimated_wait() or overload.policy.interval
+            wait = self.estimated_wait(lane) or overload.policy.interval
             return refusal.make_late_error(lane, now - head.enqueued_at, overload.policy, wait)
         return refusal.find_open_breaker(lane, now)
 
@@ -576,12 +581,10 @@ class SlotPool:
             asked_at, request = parent.acquired_at - parent.queue_wait, parent.request
         return asked_at + self.aging * request.priority
 
-    def estimated_wait(self, ahead: int | None = None) -> float | None:
-        """Return the seconds until a slot may be free, from the mean time that slots were held."""
-        if not self.released:
-            return None
-        mean = self.held_seconds / self.released
-        return mean * ((self.queue.waiting if ahead is None else ahead) + 1) / self.limit
+    def estimated_wait(self, lane: Lane, *, more: int = 0) -> float | None:
+        """Return the seconds until a call that waits, or one more, may have a slot, if known."""
+        mean, now = self.held_seconds / self.released if self.released else None, self.clock()
+        return estimate_wait(lane, self.queue.waiting, self.limit, mean, now, more=more)
 
     def is_idle(self) -> bool:
         """Return whether nothing runs and nothing waits."""

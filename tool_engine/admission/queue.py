@@ -84,7 +84,7 @@ class Queue:
     # Who waits?
 
     def join(self, waiter: Waiter) -> bool:
-        """Put a waiter in its line; return whether it is the first there."""
+        """Put a waiter in its line; return whether it may be the next one, or its bucket."""
         if (loop := waiter.future.get_loop()) is not self.loop:
             self._use_loop(loop)
         lane: Lane = waiter.lane
@@ -96,7 +96,9 @@ class Queue:
         if waiter.is_queued:
             self.queued += 1
         best = lane.best()
-        return best is not None and best[1] is waiter
+        # Its place may be before those of others, even if its turn is not.
+        is_moved = lane.bucket.places is not None
+        return is_moved or (best is not None and best[1] is waiter)
 
     def join_behind(self, waiter: Waiter, lane: Lane, due: float) -> None:
         """Do the same for a lane without keys in which others of the loop wait before it.
@@ -424,7 +426,10 @@ class Queue:
             else:
                 waiter.request = waiter.request.under(config)
                 waiter.lane = self.layout.open(waiter.request)
-                waiter.order = (rank(waiter.enqueued_at, waiter.request), *waiter.order[1:])
+                _, arrival, number = waiter.order
+                if waiter.lane.bucket.places is None:  # then none goes before those that came first
+                    arrival, number = abs(arrival), abs(number)
+                waiter.order = (rank(waiter.enqueued_at, waiter.request), arrival, number)
             if waiter.lane.share is not None:
                 join_line(waiter.lane.share, self.round)
             waiter.lane.push(waiter)

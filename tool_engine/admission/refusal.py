@@ -271,7 +271,7 @@ def refuse_to_wait(
     queued: int,
     used: int,
     now: float,
-    wait: float | None,
+    estimate: Callable[[], float | None],
     asking: Callable[[object], int],
 ) -> AdmissionError | None:
     """Why a call that cannot run now may not wait either; it stands in line already.
@@ -282,7 +282,7 @@ def refuse_to_wait(
         queued: How many stand in line, itself among them.
         used: How many units of the limit in all are in use.
         now: The time on the controller's clock.
-        wait: Seconds until it might have a slot, as far as that can be known.
+        estimate: Returns the seconds until it may have a slot, as far as that can be known.
         asking: How many of those that ask for units of a bucket or a key count as waiting.
     """
     lane: Lane = waiter.lane
@@ -291,15 +291,15 @@ def refuse_to_wait(
         delay = find_delay(waiter, now)
         if delay > 0:
             return make_too_fast_error(waiter, delay)
-        return make_no_room_error(lane, used, config.max_concurrent, wait)
+        return make_no_room_error(lane, used, config.max_concurrent, estimate())
     if queued > config.queue_size:
         of_bucket = bucket.waiting - bucket.aside - 1
-        return make_full_error(lane, queued - 1, config.queue_size, of_bucket, wait)
+        return make_full_error(lane, queued - 1, config.queue_size, of_bucket, estimate())
     if bucket.queue_size is not None:
         waiting = bucket.waiting - bucket.aside + asking(bucket.name)
         if waiting > bucket.queue_size:
             owner, most = f"bucket {bucket.name!r}", bucket.queue_size
-            return make_crowded_error(owner, waiting - 1, most, "bucket_queue_sizes", wait)
+            return make_crowded_error(owner, waiting - 1, most, "bucket_queue_sizes", estimate())
     size = None if config.key_limits is None else config.key_limits.queue_size
     for key in lane.keys:
         scope, value = key.name
@@ -307,7 +307,7 @@ def refuse_to_wait(
             continue
         if (waiting := key.waiting - key.aside + asking(key.name)) > size:
             owner = f"key {value!r}"
-            return make_crowded_error(owner, waiting - 1, size, "key_limits.queue_size", wait)
+            return make_crowded_error(owner, waiting - 1, size, "key_limits.queue_size", estimate())
     return None
 
 

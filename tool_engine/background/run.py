@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 from msgspec.structs import force_setattr, replace
 
+from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.background.late_writing import TaskWriter
 from tool_engine.background.places import Places
 from tool_engine.calls.call import ANONYMOUS
@@ -27,7 +28,7 @@ from tool_engine.errors import (
     RateLimitedError,
     SlotRejectedError,
 )
-from tool_engine.interfaces import RecordStorage
+from tool_engine.interfaces import RecordStorage, Slot
 from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.knowledge.shared_clock import SharedClock
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
@@ -306,7 +307,7 @@ class TaskRun(msgspec.Struct, eq=False):
         self, request: Any, queued: Callable[[], None] | None, call_id: str
     ) -> Any:
         controller: Any = self._engine.controller
-        request = replace(request, timeout=_PATIENCE)
+        request, loop = replace(request, timeout=_PATIENCE), asyncio.get_running_loop()
 
         def announce_once() -> None:
             nonlocal queued
@@ -319,17 +320,20 @@ class TaskRun(msgspec.Struct, eq=False):
             async with self._wait:
                 if self.ending is not None:
                     raise _EndedError(self.ending)
+                began = asked = loop.time()
                 while True:
                     try:
-                        return await controller.admit(
+                        slot = await controller.admit(
                             request, announce_once if queued else None, call_id
                         )
+                        return _add_wait(slot, asked - began)
                     except ControllerClosedError as error:
                         if controller.explain_shut() != "draining":
                             raise
                         await self._pause_after(error)
                     except _LIMITS as error:
                         await self._pause_after(error)
+                    asked = loop.time()
         except TimeoutError:
             if self.ending is None:
                 raise
@@ -379,6 +383,13 @@ class TaskRun(msgspec.Struct, eq=False):
             self.is_unwritten = True
         if self._listener is not None:
             self._listener(report)
+
+
+def _add_wait(slot: Slot, seconds: float) -> Slot:
+    """Count what was waited before a slot was asked for once more."""
+    if isinstance(slot, ConcurrencySlot):  # what a foreign one says is its own affair
+        slot.queue_wait += seconds
+    return slot
 
 
 def make_running(state: TaskState, call_id: str, now: datetime) -> TaskState:

@@ -82,7 +82,7 @@ class CallEnding:
         seconds = now - slot.acquired_at
         limited, output, kept, _ = ready
         context, request, queue_wait = call.context, slot.request, slot.queue_wait
-        task, facts, attempts = context._task, plan.facts, 1  # noqa: SLF001 - the engine's own
+        is_task, facts, attempts = context._task is not None, plan.facts, 1  # noqa: SLF001 - the engine's own
         call.run = None  # the run knows its call: without a cycle both are freed at once
         if call.reports is not None:
             call.reports.end()
@@ -128,7 +128,7 @@ class CallEnding:
         )
         if limited is not None or (context.scope is not None and len(kept) > _SHORT):
             output = _give_output(call, ready, metadata, entry)
-        (self.append if task is None else task.keep_record)(entry)
+        (context.task.keep_record if is_task else self.append)(entry)
         notes, name = _list_findings(call) if call.findings else [], call.tool_name
         result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
         if self._bus.has_subscribers:

@@ -94,7 +94,7 @@ class InnerCalls:
                 return await self._execute_inside(tool_name, params, inner, None)
             # Work that it left behind belongs to the call that led to it, while that runs.
             near, inner = maker, joined_context(maker, inner)
-        inner._call = near  # noqa: SLF001 - the engine's own
+        inner.made_by(near)
         with near.helped():
             # Checked after it is noted: the other engine may end it from another loop's thread.
             if near.is_overdue or near.is_broken_off:
@@ -130,7 +130,7 @@ class InnerCalls:
             maker = near.of(self._pipeline)
             if maker is not None and maker.is_lending:
                 lender = maker
-        inner._call = call  # noqa: SLF001 - the engine's own
+        inner.made_by(call)
         if lender is call:
             return await self._lend_slot(call, tool_name, params, inner)
         with call.helped():

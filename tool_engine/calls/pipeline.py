@@ -195,7 +195,7 @@ class Pipeline:
         context = ANONYMOUS if context is None is on_progress else context_of(context, on_progress)
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
             return await self._execute_at_home(tool_name, params, context, call_id)
-        near, is_own = current_call.get() or context._call, context._is_of_own  # noqa: SLF001 - its own
+        near, is_own = current_call.get() or context.bound_call, context._is_of_own  # noqa: SLF001 - its own
         if near is not None and parent is _UNASKED:
             return await self._inner_calls.make_call(near, tool_name, params, context, call_id)
         if begun is None:
@@ -212,7 +212,7 @@ class Pipeline:
                 plan, arguments = checked
         else:
             call, plan, arguments = begun.call, begun.plan, begun.arguments
-        request, asked = plan.request, context._task or self._controller  # noqa: SLF001 - its own
+        request, asked = plan.request, context.task or self._controller
         if (context is not ANONYMOUS or plan.is_special) and call.held is None:
             if begun is None and not plan.is_free(call, arguments):
                 plan, arguments = await self._prepare_call(call, params, packed, arguments, parent)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from inspect import getattr_static
 from time import time
+from types import CellType
 from typing import Any, Final
 
 from tool_engine.calls.call import ANONYMOUS, Call, read_caller
@@ -26,20 +27,16 @@ from tool_engine.model.event import (
 _STARTED: Final = ToolEngineEventType.EXECUTION_STARTED
 _COMPLETED: Final = ToolEngineEventType.EXECUTION_COMPLETED
 _FIELDS: Final = ToolEngineEvent.__struct_fields__
-_UNREAD: Final[Any] = type("UnreadField", (), {"__slots__": ()})()
-"""Stands in an event for what nothing has read yet; an encoder refuses it."""
+_NO_CALLER: Final = CellType(None)
+"""Of a call that came without a context."""
 
 
 class PlainEvent(ToolEngineEvent, frozen=True, kw_only=True):
-    """An event whose time, data and result are made when they are first read."""
+    """An event whose time, data and result are made when they are first read.
 
-    _at: float
-    """When it happened, on the wall clock."""
-    _bucket: str
-    _caller: CallerFacts | None = None
-    """Who called; None: the call came without a context."""
-    _entry: PlainEntry | None = None
-    """What is kept of the call; None: it has only begun."""
+    What they are made from stands in their own fields, in a cell: what walks through a structure
+    shows each field that there is, and this has the secrets. An encoder refuses a cell.
+    """
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ToolEngineEvent):
@@ -54,18 +51,27 @@ class PlainEvent(ToolEngineEvent, frozen=True, kw_only=True):
 
 
 class _LateField:
-    """Stands over a field of `PlainEvent` that `make` makes when it is first read."""
+    """Stands over a field of `PlainEvent` that `make` makes when it is first read.
 
-    def __init__(self, name: str, make: Callable[[PlainEvent], object]) -> None:
+    Args:
+        name: The field.
+        unread: The type of what stands in it until then.
+        make: Makes it from that and the event.
+    """
+
+    def __init__(
+        self, name: str, unread: type[object], make: Callable[[PlainEvent, Any], object]
+    ) -> None:
         self._field: Any = getattr_static(ToolEngineEvent, name)
+        self._unread = unread
         self._make = make
 
     def __get__(self, event: PlainEvent | None, owner: type[PlainEvent] | None = None) -> Any:
         if event is None:
             return self
         value = self._field.__get__(event)
-        if value is _UNREAD:
-            value = self._make(event)
+        if value.__class__ is self._unread:
+            value = self._make(event, value)
             self._field.__set__(event, value)
         return value
 
@@ -73,15 +79,19 @@ class _LateField:
         self._field.__set__(event, value)
 
 
-def _make_time(event: PlainEvent) -> datetime:
-    return datetime.fromtimestamp(event._at, UTC)  # noqa: SLF001 - the event's own
+def _make_time(event: PlainEvent, at: float) -> datetime:
+    del event
+    return datetime.fromtimestamp(at, UTC)
 
 
-def _make_data(event: PlainEvent) -> dict[str, Any]:
-    caller = event._caller or (None, ANONYMOUS.caller_type, *[None] * 4)  # noqa: SLF001 - the event's own
-    entry = event._entry  # noqa: SLF001 - the event's own
+def _make_data(event: PlainEvent, cell: CellType) -> dict[str, Any]:
+    known: CallerFacts | PlainEntry | None = cell.cell_contents
+    entry = known if isinstance(known, PlainEntry) else None
+    caller: Any = known if entry is None else entry.caller
+    caller = caller or (None, ANONYMOUS.caller_type, *[None] * 4)
+    event.timestamp  # noqa: B018 - with what is read, so that no encoder takes the number for it
     return {
-        "bucket": event._bucket,  # noqa: SLF001 - the event's own
+        "bucket": None if event.tool is None else event.tool.bucket,
         "queue_wait": 0.0 if entry is None else entry.queue_wait,
         "caller_id": caller[0],
         "caller_type": caller[1],
@@ -92,8 +102,9 @@ def _make_data(event: PlainEvent) -> dict[str, Any]:
     }
 
 
-def _make_result(event: PlainEvent) -> ShownResult:
-    entry: Any = event._entry  # noqa: SLF001 - the event's own
+def _make_result(event: PlainEvent, cell: CellType) -> ShownResult:
+    del event
+    entry: PlainEntry = cell.cell_contents
     output: Any = UnreadOutput(redact_output, entry.result)
     return ShownResult(
         True,
@@ -108,17 +119,16 @@ def _make_result(event: PlainEvent) -> ShownResult:
     )
 
 
-for _name, _make in {
-    "timestamp": _make_time,
-    "data": _make_data,
-    "execution_result": _make_result,
-}.items():
-    setattr(PlainEvent, _name, _LateField(_name, _make))
+setattr(PlainEvent, "timestamp", _LateField("timestamp", float, _make_time))  # noqa: B010 - over a field
+setattr(PlainEvent, "data", _LateField("data", CellType, _make_data))  # noqa: B010 - as above
+setattr(PlainEvent, "execution_result", _LateField("execution_result", CellType, _make_result))  # noqa: B010 - as above
 
 
 def make_start(call: Call, plan: Plan) -> PlainEvent:
     """Return the event of a call that has its slot."""
     who = call.context
+    now: Any = time()
+    unread: Any = _NO_CALLER if who is ANONYMOUS else CellType(read_caller(who))
     return PlainEvent(
         _STARTED,
         call.tool_name,
@@ -126,31 +136,26 @@ def make_start(call: Call, plan: Plan) -> PlainEvent:
         None,
         None,
         None,
-        _UNREAD,
+        now,
         call_id=call.call_id,
-        data=_UNREAD,
+        data=unread,
         generation=plan.facts["generation"],
-        _at=time(),
-        _bucket=plan.bucket,
-        _caller=None if who is ANONYMOUS else read_caller(who),
     )
 
 
 def make_end(entry: PlainEntry, plan: Plan) -> PlainEvent:
     """Return the event of a call that has its record."""
+    unread: Any = CellType(entry)
+    now: Any = time()
     return PlainEvent(
         _COMPLETED,
         plan.tool.name,
         plan.tool,
         None,
         [],
-        _UNREAD,
-        _UNREAD,
+        unread,
+        now,
         call_id=entry.call_id,
-        data=_UNREAD,
+        data=unread,
         generation=plan.facts["generation"],
-        _at=time(),
-        _bucket=plan.bucket,
-        _caller=entry.caller,
-        _entry=entry,
     )

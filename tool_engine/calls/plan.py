@@ -168,8 +168,8 @@ class Plan:
         parent: Slot | None,
     ) -> AdmissionRequest:
         """Return what one call asks the controller for: mostly what all calls of the tool do."""
-        if (maker := context._call) is not None:  # noqa: SLF001 - without a function for each call
-            maker.note_inside(self.tool)
+        if context._call is not None:  # noqa: SLF001 - without a function for each call
+            context.bound_call.note_inside(self.tool)
         if (
             # Who calls changes nothing about how it is admitted.
             not parent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from types import CellType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
@@ -189,13 +190,15 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     on_progress: Callable[[ToolProgress], object] | None = None
     """Hears how far this call has come: a plain function; its errors are logged."""
     _nested: Callable[..., Awaitable[ToolExecutionResult]] | None = None
-    _call: Any = None
+    _call: CellType | None = None
+    """Its call, in a cell: what walks through a structure would show the arguments of that call,
+    and of those above it."""
     _take_report: Callable[[ToolProgress | ToolLogLine], object] | None = None
     _is_for_tool: bool = False
     _is_of_own: bool = False
     _is_changed: bool = False
-    _task: Any = None
-    """What runs the call as a task; None: its caller waits for it."""
+    _task: CellType | None = None
+    """What runs the call as a task, likewise; None: its caller waits for it."""
 
     if TYPE_CHECKING:
 
@@ -241,7 +244,7 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         """Return a copy for the tool that `call` runs; `nest` accepts its nested calls."""
         own = self.__copy__()
         # Most calls make one: what the engine sets is not checked again, and not in a loop.
-        force_setattr(own, "_call", call)
+        force_setattr(own, "_call", None if call is None else CellType(call))
         force_setattr(own, "_nested", nest)
         force_setattr(own, "call_id", call_id)
         force_setattr(own, "deadline", deadline)
@@ -256,7 +259,7 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         """Return a copy for the call that a task makes; it was checked when it was made."""
         own = self.__copy__()
         force_setattr(own, "task_id", task_id)
-        force_setattr(own, "_task", task)
+        force_setattr(own, "_task", CellType(task))
         force_setattr(own, "on_progress", listener)
         return own
 
@@ -268,12 +271,16 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     @property
     def task(self) -> Any:
         """What runs the call as a task, for the engine; None: its caller waits for it."""
-        return self._task
+        return None if self._task is None else self._task.cell_contents
 
     @property
     def bound_call(self) -> Any:
         """The call given to `bound_to`; None for a context of no running call."""
-        return self._call
+        return None if self._call is None else self._call.cell_contents
+
+    def made_by(self, call: Any) -> None:
+        """Note the call whose tool makes a call with this context."""
+        self._call = CellType(call)
 
     async def call(
         self,
@@ -304,8 +311,8 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
 
         A context made for one call, whose caller may be cancelled, overrides it.
         """
-        if self._task is not None:
-            self._task.result = result
+        if (task := self.task) is not None:
+            task.result = result
 
     def back_off(self, seconds: float) -> None:
         """Report that the service behind the tool asks for a pause, as with `Retry-After`.
@@ -316,10 +323,10 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
             UnboundContextError: The context does not belong to a running call.
             ConfigurationError: `seconds` is not a positive, finite number.
         """
-        if self._call is None:
+        if (call := self.bound_call) is None:
             raise UnboundContextError(f"cannot back off: {_UNBOUND}")
         check_timeout("seconds", seconds)
-        self._call.owner.back_off(self._call, seconds)
+        call.owner.back_off(call, seconds)
 
     def report_overload(self) -> None:
         """Report that the service behind the tool refused for want of room, without a pause.
@@ -329,9 +336,9 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         Raises:
             UnboundContextError: The context does not belong to a running call.
         """
-        if self._call is None:
+        if (call := self.bound_call) is None:
             raise UnboundContextError(f"cannot report an overload: {_UNBOUND}")
-        self._call.owner.back_off(self._call, None)
+        call.owner.back_off(call, None)
 
     def report_progress(
         self, done: float, total: float | None = None, message: str | None = None
@@ -371,12 +378,17 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     def _pass_report(self, report: ToolProgress | ToolLogLine) -> Reported:
         if self._take_report is not None:
             self._take_report(report)
-        elif self._call is not None:
-            self._call.owner.take_report(self._call, report)
+        elif (call := self.bound_call) is not None:
+            call.owner.take_report(call, report)
         else:
             raise UnboundContextError(f"cannot report: {_UNBOUND}")
         return REPORTED
 
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in show_fields(self))
+        return f"{type(self).__name__}({fields})"
+
+    __rich_repr__ = show_fields
     __deepcopy__ = deep_copy_of
     __reduce__ = pickled_parts
 

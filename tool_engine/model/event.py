@@ -7,7 +7,7 @@ from enum import Enum
 from functools import partial
 from inspect import getattr_static
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -71,6 +71,10 @@ class UnreadOutput(partial[dict[str, Any]]):
     def __repr__(self) -> str:
         # What it is made from has the secrets.
         return "<an output that nothing has read>"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or sent without the result that it belongs to, likewise."""
+        raise TypeError("the output of an event is made when it is read; read it, then copy that")
 
 
 class ShownResult(ToolExecutionResult):

@@ -243,6 +243,30 @@ def test_a_heavy_call_runs_under_a_limit_that_has_sunk_below_it() -> None:
     run(play())
 
 
+def test_a_heavy_call_that_does_not_wait_runs_alone_likewise() -> None:
+    """C1, C19: what `acquire` gives at once `try_acquire` gives, and nothing else."""
+
+    async def play() -> None:
+        controller = controller_of(2, min=1, max=8)
+        heavy = controller.try_acquire("http", weight=5)
+        assert heavy is not None
+        assert controller.try_acquire("http") is None
+        controller.release(heavy)
+        light = await controller.acquire("http")
+        assert controller.try_acquire("http", weight=5) is None
+        controller.release(light)
+        assert controller.try_acquire("http", weight=9) is None
+        controller.pause_bucket("http", 1.0)
+        assert controller.try_acquire("http", weight=5) is None
+        await asyncio.sleep(1.0)
+        heavy = controller.try_acquire("http", weight=5)
+        assert heavy is not None
+        controller.release(heavy)
+        check(controller, has_shrunk=True)
+
+    run(play())
+
+
 def test_explain_says_what_the_limit_has_learned() -> None:
     """C19: who waits is told that the limit found itself, and why it is where it is."""
 
@@ -312,7 +336,7 @@ def test_changes_are_reported_at_most_once_a_second() -> None:
 
 
 STEP = st.tuples(
-    st.sampled_from(["ask", "ask", "ask", "end", "end", "cancel", "lend", "overload"])
+    st.sampled_from(["ask", "ask", "ask", "attempt", "end", "end", "cancel", "lend", "overload"])
     | st.sampled_from(["overdue", "pause", "configure", "rest"]),
     st.integers(0, 9),
 )
@@ -369,6 +393,18 @@ class _Play:
                 self.held.append(await self.controller.acquire("http", weight=1 + number // 8))
 
         self.tasks.append(asyncio.create_task(ask()))
+
+    def attempt(self, number: int) -> None:
+        """What `try_acquire` refuses, `acquire` does not give at once either: C1."""
+        weight = 1 + number // 3
+        slot = self.controller.try_acquire("http", weight=weight)
+        if slot is not None:
+            self.held.append(slot)
+            return
+        asking = self.controller.acquire("http", weight=weight)
+        with contextlib.suppress(SlotRejectedError):
+            asking.send(None)
+        asking.close()
 
     def rest(self, number: int) -> None:
         """Time passes."""

@@ -17,6 +17,7 @@ from tool_engine import (
     SlotRejectedError,
     ToolConcurrencyController,
 )
+from tool_engine.admission import ConcurrencySlot
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.errors import AdmissionError
 from tool_engine.testing import run
@@ -175,6 +176,117 @@ def test_a_call_of_a_running_call_is_not_refused() -> None:
         controller.release(await nested)
         controller.release(outer)
         check(controller)
+
+    run(play())
+
+
+class Overloaded:
+    """A bucket whose newest call goes first, for calls have waited too long, and others."""
+
+    def __init__(self, **limits: Any) -> None:
+        policy = {"target": 0.1, "interval": 0.3, "shed": "none", "order": "adaptive_lifo"}
+        self.controller = ToolConcurrencyController(
+            ConcurrencyConfig(overload={"http": policy}, queue_timeout=None, **limits),
+            clock=asyncio.get_running_loop().time,
+        )
+        self.started: list[str] = []
+        self.slots: dict[str, ConcurrencySlot] = {}
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def ask(self, *names: str, bucket: str = "http", parent: Any = None) -> None:
+        """Start calls that hold their slots until they are ended."""
+
+        async def hold(name: str) -> None:
+            request = replace(AdmissionRequest.of(self.controller.config, bucket), parent=parent)
+            self.slots[name] = await self.controller.admit(request)
+            self.started.append(name)
+
+        for name in names:
+            self.tasks.append(asyncio.create_task(hold(name)))
+            await asyncio.sleep(0)
+
+    async def end(self, *names: str) -> None:
+        for name in names:
+            self.controller.release(self.slots.pop(name))
+            await asyncio.sleep(0)
+        check(self.controller)
+
+    async def overload(self) -> None:
+        """Have calls wait too long, until one holds a slot and three wait."""
+        await self.ask(*(f"old{number}" for number in range(8)))
+        for number in range(4):
+            await asyncio.sleep(0.35)
+            await self.end(f"old{number}")
+        assert self.controller.snapshot().buckets["http"]["overload"]["is_overloaded"]
+
+    async def leave(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.end(*self.slots)
+        assert self.controller.get_metrics().current_concurrent == 0
+
+
+def test_what_the_newest_call_calls_stands_where_that_came() -> None:
+    """C4, C23: in a bucket whose calls go in turn it went before all that waited there."""
+
+    async def play() -> None:
+        crew = Overloaded(bucket_limits={"http": 1, "ai": 1})
+        await crew.overload()
+        await crew.ask("a0", "a1", bucket="ai")
+        await crew.ask("new")
+        await crew.end("old4")
+        assert crew.started[-1] == "new"
+        outer = crew.slots["new"]
+        crew.controller.park(outer)
+        await crew.ask("nested", bucket="ai", parent=outer)
+        await crew.end("a0")
+        assert crew.started[-1] == "a1"
+        await crew.end("a1")
+        assert crew.started[-1] == "nested"
+        crew.controller.unpark_nowait(outer)
+        await crew.leave()
+
+    run(play())
+
+
+def test_a_change_back_to_turns_is_one_for_those_that_wait() -> None:
+    """C18: they went on as before, the newest first, for as long as they waited."""
+
+    async def play() -> None:
+        crew = Overloaded(bucket_limits={"http": 1})
+        await crew.overload()
+        await crew.ask("new1", "new2")
+        crew.controller.configure(ConcurrencyConfig(bucket_limits={"http": 1}))
+        before = len(crew.started)
+        for _ in range(5):
+            await crew.end(*crew.slots)
+        assert crew.started[before:] == ["old5", "old6", "old7", "new1", "new2"]
+        await crew.leave()
+
+    run(play())
+
+
+def test_no_other_bucket_is_overtaken() -> None:
+    """C4: where the limit in all is what is full, as many of each run as if all took turns."""
+
+    async def play() -> None:
+        crew = Overloaded(max_concurrent=1)
+        await crew.overload()
+        for number in range(20):
+            await crew.ask(f"new{number}")
+            await crew.ask(f"a{number}", bucket="ai")
+        for _ in range(3):
+            await crew.end(*crew.slots)
+        assert crew.started[-3:] == ["new19", "new18", "new17"]
+        for _ in range(10):
+            await crew.end(*crew.slots)
+        last = crew.started[-10:]
+        assert [name[:1] for name in last] == ["n", "a"] * 5, last
+        assert last[::2] == ["new16", "new15", "new14", "new13", "new12"]
+        assert last[1::2] == ["a0", "a1", "a2", "a3", "a4"]
+        assert crew.controller.snapshot().waiting[0].bucket == "http"
+        await crew.leave()
 
     run(play())
 

@@ -6,12 +6,15 @@ come than go, and to wait does not help.
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from tool_engine.admission.slot import Order
 from tool_engine.admission.waiting import Waiter
 from tool_engine.model.settings.concurrency import ADAPTIVE_LIFO, CODEL, OverloadPolicy
+
+_COMPACT_FROM: Final = 64
 
 
 class OverloadWatch:
@@ -61,12 +64,13 @@ class OverloadWatch:
 
     def place_call(self, order: Order, waiting: int, now: float) -> Order:
         """Return the place in line of a call that has to wait, behind or before so many."""
-        if not waiting:
+        if not waiting and not order[2]:
             self.note_wait(0.0, now)
         if self.policy.order != ADAPTIVE_LIFO or not self.is_overloaded(now):
             return order
-        # Numbers of arrivals are positive: below zero, the newest one is the first.
-        return (order[0], -order[1], 0)
+        # Numbers of arrivals are positive: below zero, the newest one is the first. What a call
+        # calls is as old as that call.
+        return (order[0], -order[1], -order[2])
 
     def to_dict(self, now: float) -> dict[str, Any]:
         """Return policy and state as JSON values."""
@@ -79,3 +83,58 @@ class OverloadWatch:
             "is_overloaded": self.is_overloaded(now),
             "refused": self.shed,
         }
+
+
+class Places:
+    """Where those that wait in a bucket stand among others, whichever of them goes first.
+
+    Each brings a place, the number of its arrival. One that is served uses up the first, and leaves
+    its own to the waiter that had that. So the bucket is served as often as if its calls went in
+    the order in which they came: the newest overtakes those of its own bucket, and none of another.
+    """
+
+    __slots__ = ("_heap", "_places")
+
+    def __init__(self) -> None:
+        self._places: dict[Waiter, tuple[int, int]] = {}
+        self._heap: list[tuple[tuple[int, int], Waiter]] = []
+        """The same, and those that are not true any more."""
+
+    def add(self, waiter: Waiter, place: tuple[int, int] | None = None) -> None:
+        """Note the place of a waiter; one that only goes on stands before all others."""
+        if waiter.resumes is None:
+            self._put_at(waiter, place or (abs(waiter.order[1]), abs(waiter.order[2])))
+
+    def first(self) -> tuple[int, int] | None:
+        """Return the first place; None: there is none."""
+        heap = self._heap
+        while heap:
+            place, waiter = heap[0]
+            if self._places.get(waiter) == place:
+                return place
+            heappop(heap)
+        return None
+
+    def serve(self, waiter: Waiter) -> None:
+        """Give the first place to a waiter whose turn has come."""
+        own, first = self._places.get(waiter), self.first()
+        if own is not None and first is not None and own != first:
+            other = self._heap[0][1]
+            self._places[waiter] = first
+            self._put_at(other, own)
+
+    def drop(self, waiter: Waiter) -> None:
+        """Forget a waiter that has left, and its place."""
+        self._places.pop(waiter, None)
+
+    def find(self, waiter: Waiter) -> tuple[int, int] | None:
+        """Return the place of a waiter; None: it has none."""
+        return self._places.get(waiter)
+
+    def _put_at(self, waiter: Waiter, place: tuple[int, int]) -> None:
+        self._places[waiter] = place
+        if len(self._heap) > _COMPACT_FROM and len(self._heap) > 2 * len(self._places):
+            self._heap = [(place, waiter) for waiter, place in self._places.items()]
+            heapify(self._heap)
+        else:
+            heappush(self._heap, (place, waiter))
