@@ -153,7 +153,10 @@ FACTS: Final[dict[str, Fact]] = {
         "warning", "a backend did not say in time that work which outlived its call has ended"
     ),
     "leftover_failed": Fact("error", "work that outlived its call has failed"),
-    "limit_for_unknown_bucket": Fact("warning", "a limit names a bucket that no tool uses"),
+    "limit_for_unknown_bucket": Fact(
+        "warning",
+        "a limit names a bucket that no tool uses; once for each bucket and configuration",
+    ),
     "record_lost": Fact("error", "the storage of records refused one"),
     "records_not_pruned": Fact("warning", "old records could not be removed"),
     "records_pruned": Fact("info", "old records were removed"),
