@@ -184,7 +184,7 @@ class Overloaded:
     """A bucket whose newest call goes first, for calls have waited too long, and others."""
 
     def __init__(self, **limits: Any) -> None:
-        policy = {"target": 0.1, "interval": 0.3, "shed": "none", "order": "adaptive_lifo"}
+        policy = OverloadPolicy("none", "adaptive_lifo", target=0.1, interval=0.3)
         self.controller = ToolConcurrencyController(
             ConcurrencyConfig(overload={"http": policy}, queue_timeout=None, **limits),
             clock=asyncio.get_running_loop().time,
