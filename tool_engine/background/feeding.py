@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Collection
+from contextlib import suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from tool_engine.background.backlog import Backlog
 from tool_engine.background.late_writing import TaskWriter
+from tool_engine.background.leaving import LeftTools
 from tool_engine.background.places import MOST
 from tool_engine.background.run import TaskRun
 from tool_engine.background.runner import AGAIN, Runner, expired_refusal
@@ -82,6 +84,7 @@ class Feeding:
         self._news = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._seen: dict[str, tuple[int, float]] = {}
+        self.left = LeftTools(lambda name: engine.get(name) is not None)
         self.unheard = UnheardTasks()
 
     def __repr__(self) -> str:
@@ -259,6 +262,8 @@ class Feeding:
             message = "its ttl is over: it ends as soon as an engine that runs tasks looks"
         if message is None and kept.worker not in (None, self.worker):
             message = "another process has it, and asks for a slot there"
+        if message is None and state.tool_name in self._find_left():
+            message = "this engine has no such tool, and leaves it to others for a while"
         if message is None:
             ahead = await self.storage.count_ahead(kept, MOST_COUNTED + 1)
             message = self.describe_place(ahead)
@@ -348,7 +353,7 @@ class Feeding:
     async def _claim_some(self) -> None:
         backlog = self.backlog
         while backlog.is_due and not self.runner.is_closing:
-            full, share = set(self.places.full), self.places.share
+            full, share = {*self.places.full, *self._find_left()}, self.places.share
             if share <= 0 or self.explain_rest() is not None:
                 # What waits there comes before new ones, whose places may come free first.
                 backlog.expect_any()
@@ -360,11 +365,32 @@ class Feeding:
                 self.runner.is_cut_off = False
                 taken = [kept.state.tool_name for kept in tasks]
                 backlog.end_look(full, taken, is_whole=len(tasks) < share)
+                left = []
                 for kept in tasks:
-                    self._begin_claimed(kept)
-                backlog.rest_while_full(self.places.full)
+                    if await self._leaves_task(kept):
+                        left.append(kept)
+                    else:
+                        self._begin_claimed(kept)
+                for kept in left:
+                    await self.runner.give_back(TaskRun(self._engine, kept, self.runner))
+                backlog.rest_while_full({*self.places.full, *self._find_left()})
             finally:
                 self.unheard.hear(question)
+
+    def _find_left(self) -> set[str]:
+        """Return the tools whose tasks wait for another engine, as long as there is one."""
+        others = self._seen.keys() - {self.worker}
+        return self.left.find_names() if others else set()
+
+    async def _leaves_task(self, found: KeptTask) -> bool:
+        """Return True if a task that was just taken is for an engine that has its tool."""
+        name = found.state.tool_name
+        if not self.storage.is_shared or found.is_bound or self._engine.get(name) is not None:
+            return False
+        # The other one may have begun a moment ago.
+        with suppress(RecordsUnavailableError):
+            self._find_dead(await self.storage.beat(self.worker))
+        return self.left.leaves(name) and name in self._find_left()
 
     def _begin_claimed(self, found: KeptTask) -> None:
         """Run a task that has waited; it ends at once where its time is over."""

@@ -165,6 +165,9 @@ FACTS: Final[dict[str, Fact]] = {
     "questions_not_closed": Fact(
         "warning", "what a dead engine asked for its tasks is still listed, until it expires"
     ),
+    "tasks_left": Fact(
+        "warning", "tasks of a tool that this engine has not are left to other engines for a while"
+    ),
     "tasks_not_read": Fact("warning", "the database of tasks does not answer; it is tried again"),
     "records_unreachable": Fact("warning", "the database of records does not answer yet"),
     "on_before_execute_failed": Fact("warning", "who was asked whether a call may run failed"),
