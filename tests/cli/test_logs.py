@@ -52,6 +52,17 @@ def test_how_a_call_ended_is_not_said_twice(capsys: pytest.CaptureFixture[str]) 
     assert "load_error" in err
 
 
+def test_what_is_left_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    """A thread that outlives its call is no matter of names and fields to who called it."""
+    structlog.reset_defaults()
+    with logs_on_stderr(logging.WARNING):
+        Logger("tool_engine.engine").warning("close_left_threads", threads=2)
+    err = capsys.readouterr().err
+    assert err.startswith("warning: a function of a tool has gone on after its call had ended (thr")
+    assert "(threads: 2)" in err
+    assert "close_left_threads" not in err
+
+
 def test_what_watchdog_calls_an_error(capfd: pytest.CaptureFixture[str]) -> None:
     """A watch that ends before it has begun is no news for the terminal."""
     code = (

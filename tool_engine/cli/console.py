@@ -110,6 +110,11 @@ def print_json_line(value: Any) -> None:
     stdout.flush()
 
 
+def flush_stdout() -> None:
+    """Have what was printed read before the command ends."""
+    _find_stdout().flush()
+
+
 def _find_stdout() -> TextIO:
     return _kept[-1] if _kept else sys.stdout
 

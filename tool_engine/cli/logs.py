@@ -24,6 +24,11 @@ _FIRST_LOAD: Final[ContextVar[tuple[list[str], tuple[str, ...]] | None]] = Conte
 """Where a command's first look at its files notes what it found."""
 _OF_FILES: Final = ("load_error", "workflow_finding", "tool_quarantined")
 """Events that commands count in a sentence; `validate` prints each with its place."""
+_SENTENCES: Final = {
+    "close_left_threads": "a function of a tool has gone on after its call had ended (threads: "
+    "{threads}), and ends with this command; with isolation: process its time limit ends it"
+}
+"""Event -> the sentence for a reader, in place of its line."""
 _LONGEST_ERROR: Final = 300
 """Characters of an error in a log line, which a terminal shows without its line breaks."""
 
@@ -81,6 +86,9 @@ def _leave_out_answers(
         raise structlog.DropEvent
     if hidden is not None and event in hidden[1]:
         hidden[0].append(event)
+        raise structlog.DropEvent
+    if event in _SENTENCES:
+        sys.stderr.write(f"warning: {_SENTENCES[event].format(**event_dict)}\n")
         raise structlog.DropEvent
     if is_load_error:
         first, *more = str(event_dict.get("error", "")).splitlines() or [""]

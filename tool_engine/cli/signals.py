@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
@@ -26,7 +28,11 @@ _PATIENCE: Final = 1.0
 """Seconds that a shutdown may still take after a second signal."""
 _LAST_PATIENCE: Final = 5.0
 """Seconds that a server may still take after a second signal, to write how its tasks ended."""
+_SILENCE: Final = 1.0
+"""Seconds after Ctrl-C until a command that has not ended says what it waits for."""
 _SECOND: Final = 2
+_open: Final[list[ToolEngine]] = []
+"""The engines of the command that runs, until they are closed."""
 _heard_by: Final[list[tuple[Callable[[], object], ...]]] = []
 """What hears the first signal, and what the second one."""
 _SIGNALLED: Final = EXIT_INTERRUPTED - signal.SIGINT
@@ -123,6 +129,31 @@ async def serve_while_open(
 
 
 @contextlib.contextmanager
+def waits_for(engine: ToolEngine) -> Iterator[None]:
+    """Have an engine's calls named where Ctrl-C does not end them within a second."""
+    _open.append(engine)
+    try:
+        yield
+    finally:
+        _open.remove(engine)
+
+
+def _say_what_is_left() -> None:
+    """Say what a command waits for after Ctrl-C."""
+    from tool_engine.cli.console import safe_text
+
+    pipelines = [engine._pipeline for engine in _open]  # noqa: SLF001 - as above
+    names = sorted({call.tool_name for each in pipelines for call, *_ in each.present})
+    what = f"the call of {', '.join(names)}" if names else "what was begun"
+    # Where no message can be written, as to a closed terminal, it ends as it would have.
+    with contextlib.suppress(OSError):
+        sys.stderr.write(
+            safe_text(f"waiting for {what} to end; Ctrl-C again ends it at once") + "\n"
+        )
+        sys.stderr.flush()
+
+
+@contextlib.contextmanager
 def _hear_signals(rest: Callable[[], object], hurry: Callable[[], object]) -> Iterator[None]:
     """Have a signal call `rest`, and a second one `hurry`, which ends what the first lets end.
 
@@ -149,6 +180,8 @@ def hurry_after_signal(loop: asyncio.AbstractEventLoop, again: Callable[[], obje
     """
     loop.call_later(_PATIENCE, again)
     loop.set_exception_handler(lambda *_: None)
+    # Nor what is collected with the interpreter, long after the loop: it would close its engine.
+    atexit.register(setattr, sys, "unraisablehook", lambda *_: None)
 
 
 class _LeftBehindError(SystemExit):
@@ -169,6 +202,8 @@ async def _run_interruptible(command: Coroutine[Any, Any, int]) -> int:
 
     def interrupt(number: signal.Signals) -> None:
         came.append(number)
+        if came == [signal.SIGINT]:
+            loop.call_later(_SILENCE, _say_what_is_left)
         if _hand_signal(len(came)):
             loop.call_later(_LAST_PATIENCE, interrupt, number)
             return

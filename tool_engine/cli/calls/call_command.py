@@ -16,7 +16,7 @@ from tool_engine.cli.calls.call_arguments import parse_arguments, read_params
 from tool_engine.cli.calls.caller import CALLER, find_approver
 from tool_engine.cli.calls.progress_line import ProgressLine
 from tool_engine.cli.completion import complete_argument
-from tool_engine.cli.console import as_text, json_text, make_console, print_json
+from tool_engine.cli.console import as_text, flush_stdout, json_text, make_console, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.logs import hide_load_errors
 from tool_engine.cli.options import (
@@ -85,8 +85,15 @@ def run_command(
 def call_tool(settings: Settings, request: Request, *, as_json: bool) -> int:
     # Read before the loop runs: a Ctrl-C cannot cancel a coroutine that waits for stdin.
     params = read_params(request.params_file)
-    run = _call_tool(settings, request, params, as_json=as_json)
-    return run_async(run, has_document=as_json)
+    said: list[int] = []
+    run = _call_tool(settings, request, params, said, as_json=as_json)
+    try:
+        return run_async(run, has_document=as_json)
+    except CommandError as error:
+        if said and error.kind == "interrupted":
+            # Its result stands there already: what was cut off is the wait for what it has left.
+            return error.exit_code
+        raise
 
 
 def print_result(result: ToolExecutionResult) -> None:
@@ -134,8 +141,14 @@ async def _start_servers(engine: ToolEngine) -> None:
 
 
 async def _call_tool(
-    settings: Settings, request: Request, params: dict[str, Any], *, as_json: bool
+    settings: Settings,
+    request: Request,
+    params: dict[str, Any],
+    said: list[int],
+    *,
+    as_json: bool,
 ) -> int:
+    """Call a tool and print its result; `said` gets the exit code once that is done."""
     context = ToolExecutionContext(caller_id=CALLER, caller_type="direct", timeout=request.timeout)
     # Modules of other kinds of tools take longer to import than this call to run, and servers to
     # start.
@@ -158,14 +171,17 @@ async def _call_tool(
             engine.subscribe(line.log, ToolEngineEventType.EXECUTION_LOGGED)
             show = partial(line.show, tool.name)
             result = await engine.execute(tool.name, arguments, context, on_progress=show)
-    if as_json:
-        print_json(result.to_dict())
-    else:
-        print_result(result)
-        _print_denial(tool, result)
-    if result.is_success and result.output == {"result": None}:
-        _explain_null(tool)
-    return EXIT_OK if result.is_success else EXIT_FAILED
+        # Before the engine closes: that waits for what a tool has left in a thread.
+        if as_json:
+            print_json(result.to_dict())
+        else:
+            print_result(result)
+            _print_denial(tool, result)
+        if result.is_success and result.output == {"result": None}:
+            _explain_null(tool)
+        flush_stdout()
+        said.append(EXIT_OK if result.is_success else EXIT_FAILED)
+    return said[0]
 
 
 def _print_denial(tool: Tool, result: ToolExecutionResult) -> None:

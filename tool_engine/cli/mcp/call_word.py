@@ -5,7 +5,7 @@ from __future__ import annotations
 from tool_engine.cli.calls.call_arguments import parse_arguments
 from tool_engine.cli.calls.call_command import print_result
 from tool_engine.cli.calls.caller import CALLER, find_approver
-from tool_engine.cli.console import print_json
+from tool_engine.cli.console import flush_stdout, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.mcp.word_request import Request, find_server, own_name
 from tool_engine.cli.records.recording import recording_engine
@@ -31,10 +31,12 @@ async def _call_tool(settings: Settings, request: Request) -> int:
     async with recording_engine(settings, approver=find_approver()) as engine:
         tool = _find_tool(engine, server, name)
         result = await engine.execute(tool.name, parse_arguments(tool, words, {}), context)
-    if request.as_json:
-        print_json(result.to_dict())
-    else:
-        print_result(result)
+        # Before the engine closes: that waits for servers, and for what they have begun.
+        if request.as_json:
+            print_json(result.to_dict())
+        else:
+            print_result(result)
+        flush_stdout()
     return EXIT_OK if result.is_success else EXIT_FAILED
 
 

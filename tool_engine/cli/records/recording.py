@@ -27,6 +27,7 @@ from tool_engine.cli.failures import EXIT_FAILED, CommandError
 from tool_engine.cli.logs import hide_load_errors
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.settings_file import NOWHERE
+from tool_engine.cli.signals import waits_for
 from tool_engine.cli.slow_servers import warn_of_slow_servers
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolEngineError
@@ -119,6 +120,7 @@ async def recording_engine(
     if prepare is not None:
         prepare(engine)
     async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(waits_for(engine))
         with hide_load_errors() as found, warn_of_slow_servers(engine):
             await stack.enter_async_context(engine)
         report_load_errors(settings, engine, found.count("workflow_finding"))

@@ -9,6 +9,7 @@ database refuses for its content is dropped.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -211,6 +212,10 @@ class RecordWriter:
     def _start_thread(self) -> None:
         """Start the thread unless it runs, as after a fork."""
         if self._thread is not None and self._thread.is_alive():
+            return
+        if sys.is_finalizing():
+            # A call that is broken off when its coroutine is collected: no thread begins any more,
+            # and `start` would wait for ever for one that does.
             return
         with self._starting:
             if self._is_closing or (self._thread is not None and self._thread.is_alive()):
