@@ -22,6 +22,7 @@ from tool_engine.knowledge.entry import VisibleCall, secrets_sent, without_value
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.snapshot import pack, restore_value, take_snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import (
     ShownResult,
@@ -54,6 +55,11 @@ _SHORT: Final = 128
 """Bytes of an output whose size a conversation finds out as soon by itself."""
 _AT_ONCE: Final = 50e-6
 """Seconds between two looks at a clock that count as one moment."""
+_LATE: Final = 0.1
+"""Seconds after its deadline from which a call without a wait has held the event loop too long."""
+_MOST_NAMED: Final = 1_000
+"""The most tools that are known to have done so; then it is said again."""
+_log: Final = get_logger(__name__)
 _LOOKS: Final = 8
 """Tries to look at both clocks in one moment, where other programs interfere."""
 
@@ -61,13 +67,15 @@ _LOOKS: Final = 8
 class CallEnding:
     """Make the one result, the one record and the one final event of each call."""
 
-    __slots__ = ("_bus", "_clock", "append", "date", "dated", "memory", "next_date")
+    __slots__ = ("_blocking", "_bus", "_clock", "append", "date", "dated", "memory", "next_date")
 
     def __init__(self, store: ToolKnowledgeStore, bus: EventBus) -> None:
         self.append = store.append
         storage = store.storage
         self.memory = storage if type(storage) is MemoryStorage else None
         self._bus = bus
+        self._blocking: set[str] = set()
+        """The tools that were said to block the event loop."""
         self.date = datetime.now(UTC)
         self.dated = 0.0
         """The time on the loop's clock at which the millisecond of `date` began."""
@@ -78,7 +86,7 @@ class CallEnding:
         self, call: Call, plan: Plan, slot: Slot, ready: Ready, now: float
     ) -> ToolExecutionResult:
         """End a call whose tool returned `ready`, at `now` on the loop's clock."""
-        date = self.date if now < self.next_date else self.read_date(now)
+        date = self.date if now < self.next_date else self.read_anew(now, call, slot)
         seconds = now - slot.acquired_at
         limited, output, kept, _ = ready
         context, request, queue_wait = call.context, slot.request, slot.queue_wait
@@ -284,8 +292,27 @@ class CallEnding:
         self._clock = clock
         self.next_date = -inf
 
-    def read_date(self, now: float) -> datetime:
-        """Read the wall clock anew, at `now` on the loop's clock."""
+    def read_anew(self, now: float, call: Call, slot: Slot) -> datetime:
+        """Read the wall clock anew at the end of a call that was not plain."""
+        has_waited = call.run is not None or call.retries > 0
+        # The deadline may be that of its caller, who has held the loop beyond it.
+        has_waited |= now < slot.acquired_at + _LATE
+        return self.read_date(now, call, call.deadline, has_waited)
+
+    def read_date(self, now: float, call: Call, deadline: float, has_waited: bool) -> datetime:
+        """Read the wall clock anew, at `now` on the loop's clock.
+
+        Where a call has ended long after its deadline without a wait, warn of its tool: nothing
+        else has run since the clock was read, so that each such call comes by here.
+
+        Args:
+            now: The time.
+            call: It ends now.
+            deadline: Its own.
+            has_waited: Whether it has waited for anything, so that others may have run meanwhile.
+        """
+        if now > deadline + _LATE and not has_waited:
+            self._warn_of_block(call, deadline, now)
         # Reading the wall clock as a date costs as much as all the rest of making a result, so it
         # is read once per millisecond, the resolution in which results give dates.
         date, read = self._both_clocks()
@@ -294,6 +321,21 @@ class CallEnding:
         self.next_date = self.dated + 0.001
         self.date = _to_the_millisecond(moment)
         return self.date
+
+    def _warn_of_block(self, call: Call, deadline: float, now: float) -> None:
+        name = call.tool_name
+        if name in self._blocking:
+            return
+        if len(self._blocking) >= _MOST_NAMED:
+            self._blocking.clear()
+        self._blocking.add(name)
+        _log.warning(
+            "tool_blocked_loop",
+            tool_name=name,
+            late_seconds=round(now - deadline, 3),
+            message="nothing else ran meanwhile, and no deadline ends it: write def in place of "
+            "async def, await what takes long, or use isolation: process",
+        )
 
     def _both_clocks(self) -> tuple[datetime, float]:
         for _ in range(_LOOKS):

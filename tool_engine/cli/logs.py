@@ -26,7 +26,8 @@ _OF_FILES: Final = ("load_error", "workflow_finding", "tool_quarantined")
 """Events that commands count in a sentence; `validate` prints each with its place."""
 _SENTENCES: Final = {
     "close_left_threads": "a function of a tool has gone on after its call had ended (threads: "
-    "{threads}), and ends with this command; with isolation: process its time limit ends it"
+    "{threads}), and ends with this command; with isolation: process its time limit ends it",
+    "tool_blocked_loop": "{tool_name} ended {late_seconds:g} s after its time limit: {message}",
 }
 """Event -> the sentence for a reader, in place of its line."""
 _LONGEST_ERROR: Final = 300

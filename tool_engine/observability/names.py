@@ -142,6 +142,11 @@ FACTS: Final[dict[str, Fact]] = {
     "cache_not_written": Fact("debug", "the cache of definitions could not be kept"),
     "close_left_backend": Fact("warning", "a backend of others did not end its `close()` in time"),
     "close_left_threads": Fact("warning", "threads of tools outlive `close()`"),
+    "tool_blocked_loop": Fact(
+        "warning",
+        "an async function ran past its time limit without a wait, so that nothing else ran; once "
+        "for each tool",
+    ),
     "controller_failed": Fact("error", "a controller of others broke its contract; calls go on"),
     "event_lost": Fact("error", "the storage of events refused one"),
     "events_dropped": Fact("error", "events had to go, as too many waited to be written"),
