@@ -54,6 +54,7 @@ OWN_WORDS = {
     "second_reader_lost": "a process of the engine's",
     "second_reader_not_started": "the same",
     "token_file_unread": "about a settings file, of which no entry is quoted",
+    "tool_blocked_loop": "the engine's own words",
     "tool_edit": "about a definition",
     "watch_failed": "the system's words about a folder",
     "workflow_finding": "about a definition",
