@@ -99,7 +99,8 @@ HTTP = [
     ("addresses.py: a port is between 1 and 65535",
      site("/", "10.0.0.5:70000"), site("/", "10.0.0.5:7000")),
     (("addresses.py: write '127.0.0.1:8080', '*.corp.example:443', '10.0.0.5:*' or "
-      "'[::1]:8080'"), site("/", "10.0.0.5"), site("/", "10.0.0.5:*")),
+      "'[::1]:8080'"), site("/", "10.0.0.0/8"), site("/", "10.0.0.5:*")),
+    ("addresses.py: write …", site("/", "http://10.0.0.5:80/x"), site("/", "10.0.0.5:80")),
     ("addresses.py: write it as in '10.0.0.5:8080' or '[::1]:8080'",
      site("/", "10.5:8080"), site("/", "10.0.0.5:8080")),
     ("auth.py: correct the user name",
@@ -185,6 +186,8 @@ WORKFLOW = [
              flow({}, {"params": {"text": "a ${steps.s0.output}"}})),
         )
     ),
+    ("expression.py: did you mean 'params'?",
+     said("${inputs.q}", q="a"), said("${params.q}", q="a")),
     ("expression.py: the tool that needs a secret takes it in its own entry",
      said("${env:CURE_SECRET}"), flow({"tool": "keyed"})),
     ("expression.py: write the reference without quotes",

@@ -89,6 +89,15 @@ def test_nobody_offers_it(make: Make) -> None:
     assert registry.resolve(make({"handler": "calculater"})) is None
     assert registry.missing_cure(make({"handler": "calculater"}))[1] == "calculator"
     assert registry.missing_cure(make({"handler": "zzzzzz"}))[1] == ""
+    for word, meant in (("file_read", "read_file"), ("ls", "read_folder"), ("exec", "run_command")):
+        assert registry.missing_cure(make({"handler": word}))[1] == meant
+    for entry, cure in (
+        ({"type": "http", "handler": "zzzzzz", "request": {}}, "leave out handler, so that 'req"),
+        ({"type": "javascript", "handler": "zzzzzz.js"}, "run it as a program: {type: builtin, ar"),
+        ({"type": "builtin"}, "add handler, such as echo, calculator"),
+        ({"type": "http"}, "add request: {url: 'https://...'}"),
+    ):
+        assert registry.missing_cure(make(entry))[0].startswith(cure)
 
 
 @pytest.mark.parametrize(

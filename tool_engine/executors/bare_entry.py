@@ -12,7 +12,7 @@ from typing import Any, Final
 from tool_engine.executors.entry_reader import EntryReader
 
 _ENTRY_KEYS: Final = ("type", "handler", "config")
-_WORK_KEYS: Final = ("request", "argv", "sql", "steps")
+WORK_KEYS: Final = ("request", "argv", "sql", "steps")
 """The keys that name an executor where the entry has no handler."""
 
 
@@ -31,7 +31,7 @@ class _Reader(EntryReader[bool]):
 
 
 def _find_cure(entry: Mapping[str, Any], key: str) -> str:
-    if key in _WORK_KEYS and entry.get("handler"):
+    if key in WORK_KEYS and entry.get("handler"):
         return f"remove it, or remove 'handler' so that {key!r} says what runs"
     return "remove it, or name the handler that uses it"
 

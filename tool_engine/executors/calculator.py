@@ -75,6 +75,10 @@ class CalculatorExecutor:
     ) -> dict[str, Any]:
         """Return the value of `params["expression"]`; raise `ToolExecutionError` if it has none."""
         expression = params.get("expression")
+        if expression is None:
+            raise ToolExecutionError(
+                "the calculator takes the parameter 'expression'; declare it, with required: true"
+            )
         if not isinstance(expression, str):
             raise ToolExecutionError(
                 f"expression must be a text such as '1+2', got {type(expression).__name__}"

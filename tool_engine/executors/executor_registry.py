@@ -85,6 +85,16 @@ _MEANT_PLACE: Final = "tool_engine.executors.python.meant_place"
 _NO_HANDLER: Final = (
     "entry is missing, or has no handler: add `entry: {type: python, handler: module:function}`"
 )
+_HABITS: Final = {
+    **dict.fromkeys(
+        ("list_files", "list_folder", "list_directory", "list_dir", "ls", "read_directory"),
+        "read_folder",
+    ),
+    **dict.fromkeys(("grep", "find_files", "glob", "find_in_files"), "search_files"),
+    **dict.fromkeys(("shell", "bash", "run_script"), "run_shell_command"),
+    **dict.fromkeys(("command", "exec", "subprocess"), "run_command"),
+}
+"""What others call a built-in handler."""
 _HTTP: Final = "http_request"
 _COMMAND: Final = "run_command"
 _FLEET_COMMANDS: Final = "tool_engine.executors.fleet.fleet_program"
@@ -238,8 +248,10 @@ class ExecutorRegistry:
         is_python = entry.get("type") == PYTHON
         if not entry.get("handler") and (is_python or entry == {"type": "custom"}):
             return f"{_NO_HANDLER}, or {register}", ""
-        if near := find_nearest(handler, self.names()):
+        if near := _find_meant(handler, self.names()):
             return f"did you mean {near!r}?", near
+        if cure := _find_cure(entry):
+            return f"{cure}, or {register}", ""
         # Loaded by name: most tools have an executor.
         meant = import_module(_MEANT_PLACE)
         if is_python or meant.is_path(handler):
@@ -247,9 +259,8 @@ class ExecutorRegistry:
             if place:
                 cure = meant.word_place(place) if may_read else meant.word_guess(handler, place)
                 return cure, "" if meant.FUNCTION in place else place
-        if is_python:
-            return f"write a function of a module as module:function, or {register}", ""
-        return f"{register} or correct entry.handler", ""
+        cure = "write a function of a module as module:function, or " if is_python else ""
+        return f"{cure}{register}{'' if is_python else ' or correct entry.handler'}", ""
 
     def is_path(self, tool: Tool) -> bool:
         """Return True for a Python tool whose handler is the path of a file or of a module."""
@@ -510,6 +521,25 @@ def _name_handler(entry: Mapping[str, Any], tool: Tool) -> str:
 def _is_for_fleet(entry: Mapping[str, Any]) -> bool:
     config = entry.get("config")
     return isinstance(config, Mapping) and config.get("isolation") == "ray"
+
+
+def _find_meant(handler: str, names: list[str]) -> str:
+    """Return the handler that a word means: one of the same words, or the nearest."""
+    words = sorted(handler.lower().replace("-", "_").split("_"))
+    same = next((name for name in names if sorted(name.split("_")) == words), "")
+    return same or _HABITS.get(handler.lower()) or find_nearest(handler, names)
+
+
+def _find_cure(entry: Mapping[str, Any]) -> str:
+    """Return what an entry may say in place of its handler."""
+    work_keys = import_module(ENTRY_CHECKS["echo"]).WORK_KEYS
+    if work := next((key for key in work_keys if key in entry), ""):
+        return f"leave out handler, so that {work!r} says what runs"
+    if entry.get("type") == "javascript":
+        return "run it as a program: {type: builtin, argv: [node, FILE]}"
+    if entry == {"type": "http"}:
+        return "add request: {url: 'https://...'}"
+    return f"add handler, such as {', '.join(BUILTIN_EXECUTORS)}" if len(entry) == 1 else ""
 
 
 def _executor_name(entry: Mapping[str, Any], tool: Tool) -> str:

@@ -32,6 +32,16 @@ RETRY: dict[str, Any] = {"effect": "read", "retry": {"attempts": 2, "key": "tool
         ({"select": "a"}, "select", "`result: {select: ...}`"),
         ({"entry": {"type": "http", "method": "GET"}}, "entry.method", "{request: {method: "),
         ({"entry": {"type": "http", "timeout": 3}}, "entry.timeout", "to the top of"),
+        ({"entry": {"type": "builtin", "argv": ["a"], "env": {}}}, "entry.env", "{config: {env: "),
+        ({"entry": {"type": "builtin", "sql": "x", "max_rows": 3}}, "entry.max_rows", "{config: {"),
+        (
+            {"entry": {"type": "mcp", "url": "http://a"}},
+            "entry.url",
+            "kind: mcp_server; write serv",
+        ),
+        ({"entry": {"type": "python", "module": "a.b"}}, "entry.module", "handler: a.b:function"),
+        ({"entry": {"type": "python", "code": "x"}}, "entry.code", "function of a module, and han"),
+        ({"entry": {"type": "http", "verify": False}}, "entry.verify", "SSL_CERT_FILE names those"),
     ],
 )
 def test_a_key_in_the_wrong_mapping(more: dict[str, Any], path: str, cure: str) -> None:
@@ -62,13 +72,29 @@ def test_a_key_in_the_wrong_mapping(more: dict[str, Any], path: str, cure: str) 
                 ("sql_query", "database", "source"),
                 ("read_folder", "path", "root"),
                 ("read_file", "directory", "root"),
+                ("run_command", "workdir", "cwd"),
             )
+        ),
+        ({"entry": {"type": "mcp", "server": "files", "name": "x"}}, "tool"),
+        *(
+            ({"entry": {"type": "http", "request": {"auth": {"type": word}}}}, near)
+            for word, near in (("api_key", "header"), ("jwt", "bearer"), ("oauth", "oauth2"))
         ),  # a word of others for what this handler reads
     ],
 )
 def test_a_key_that_is_better_renamed(more: dict[str, Any], nearest: str) -> None:
     (problem,) = problems_of({"name": "t", "description": "d", **more})
     assert (problem.nearest, "write it in" in problem.message) == (nearest, False)
+
+
+def test_a_handler_as_a_type_says_what_the_keys_mean() -> None:
+    """K3: `type: sql` is what runs the entry, so `query` is its statement, and nothing else."""
+    entry = {"type": "sql", "query": "SELECT 1", "source": "shop"}
+    found = problems_of({"name": "t", "description": "d", "entry": entry})
+    assert {(each.path, each.nearest) for each in found} == {
+        ("entry.type", ""),
+        ("entry.query", "sql"),
+    }
 
 
 def test_what_stands_in_the_wrong_mapping_is_judged() -> None:

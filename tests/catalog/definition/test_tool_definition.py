@@ -42,6 +42,7 @@ def test_limits_are_read() -> None:
         ({"strategy": "heads", "max_items": 3}, "did you mean 'head'"),
         ({"max_char": 500}, "did you mean 'max_chars'"),
         ({"select": "a["}, "not a JMESPath expression"),
+        ({"select": "$.a"}, "leave out the $. at its beginning"),
         ({"select": "[" * 5_000}, "not a JMESPath expression"),
         ({"select": ""}, "must not be empty"),
         ({"strategy": "head"}, "add max_chars or max_items"),

@@ -21,7 +21,10 @@ from tests.cli.said import say
 from tests.ports import free_port
 from tests.rights import without_root
 
-TRIED = {"executors/python/handler_source.py: correct it there"}
+TRIED = {
+    "executors/python/handler_source.py: correct it there",
+    "executors/calculator.py: declare it, with required: true",
+}
 """Cures of code that rows here try, for `tests/contracts/test_every_cure.py`."""
 HEAD = "name: {}\ndescription: Does it.\neffect: read\n"
 Q = "parameters:\n  - {name: q, type: string, required: true, description: What}\n"
@@ -60,6 +63,11 @@ def reading(root: str) -> dict[str, str]:
     entry = f"entry: {{type: builtin, handler: read_file, root: {root}}}\n"
     text = Q.replace("name: q", "name: path")
     return {"tools/rd.yaml": f"{HEAD.format('rd')}{text}{entry}", "data/x.txt": "1"}
+
+
+def calculate(name: str) -> dict[str, str]:
+    text = f"{HEAD.format('sum')}{Q}entry: {{type: builtin, handler: calculator}}\n"
+    return {"tools/sum.yaml": text.replace("name: q", f"name: {name}")}
 
 
 def echo(more: str = "") -> dict[str, str]:
@@ -119,7 +127,9 @@ MISTAKES: list[tuple[Files, str, list[str], Files | None, str | None]] = [
      "correct the URL"], get("<site>", "127.0.0.1:*"), None),
     (get("<place>", "<place>"), GOT, ["tools/get.yaml:9:10", "write http"],
      get("<site>", "<place>"), None),
-    (get("<site>", "localhost"), GOT, ["'localhost' is not host:port", "'127.0.0.1:8080'"],
+    (get("<site>", "127.0.0.1"), GOT, ["'127.0.0.1' is not host:port", "write '127.0.0.1:*'"],
+     get("<site>", "127.0.0.1:*"), None),
+    (get("<site>", "<site>/x"), GOT, ["is not host:port", "write '<place>'"],
      get("<site>", "<place>"), None),
     (get("<site>", "<place>", "Bearer ${TOKN}"), GOT,
      ["'${TOKN}' is not a placeholder", "write ${env:NAME}"],
@@ -153,6 +163,8 @@ MISTAKES: list[tuple[Files, str, list[str], Files | None, str | None]] = [
      "correct entry.root"], reading("../data"), None),
     (reading("../data"), "call rd path=../tools/rd.yaml", ["has '..' in it", "from the tool's"],
      {}, "call rd path=x.txt"),
+    (calculate("q"), "call sum q=1+1", ["takes the parameter 'expression'", "declare it, with"],
+     calculate("expression"), "call sum expression=1+1"),
     # Where files lie
     ({"echo.yaml": ECHO}, ECHOED, ["'echo.yaml' is not read: move it into tools"], echo(), None),
     ({"tools/echo.txt": ECHO}, ECHOED, ["'echo.txt'", "rename it to 'echo.yaml'"], echo(), None),

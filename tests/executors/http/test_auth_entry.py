@@ -65,6 +65,11 @@ def test_right(make: Make, auth: dict[str, Any], kind: type) -> None:
         ({"type": "bearer", "token": "${x}"}, "auth.token: '${x}' is not a placeholder"),
         ({"type": "bearer", "token": "{t}"}, "a call does not choose who it is; write ${env:NAME}"),
         ({"type": "bearer", "tokn": KEY}, "auth.tokn: unknown key 'tokn'; did you mean 'token'?"),
+        (
+            {"type": "bearer", "value": KEY},
+            "auth.value: unknown key 'value'; did you mean 'token'?",
+        ),
+        ({"type": "header", "name": "X", "token": KEY}, "key 'token'; did you mean 'value'?"),
         ({"type": "bearer", "token": KEY, "scope": "a"}, "auth.scope: unknown key 'scope'"),
         ({"type": "basic", "username": "me"}, "auth.password: is missing"),
         ({"type": "basic", "username": "me", "password": "pw"}, "auth.password: is a secret"),

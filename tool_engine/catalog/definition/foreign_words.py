@@ -39,6 +39,7 @@ _OTHER_NAMES: Final = {
     **dict.fromkeys(("uri", "endpoint", "base_url"), "url"),
     **dict.fromkeys(("command", "cmd"), "argv"),
     **dict.fromkeys(("delay", "interval"), "backoff"),
+    **dict.fromkeys(("workdir", "working_dir", "working_directory"), "cwd"),
     **dict.fromkeys(("max_concurrent", "max_concurrency", "max_parallel", "parallel"), "key_limit"),
     **dict.fromkeys(("executor", "function", "func", "callable"), "handler"),
     **dict.fromkeys(("body", "data", "payload"), "json"),
@@ -62,6 +63,7 @@ _HANDLERS: Final = {
 _TYPES: Final = {
     **dict.fromkeys(("function", "code", "py", "module"), "python"),
     **dict.fromkeys(("api", "rest", "https", "url", "web", "request"), "http"),
+    **dict.fromkeys(("get", "post", "put", "patch", "delete"), "http"),
     **dict.fromkeys(("js", "node"), "javascript"),
     **dict.fromkeys(("steps", "pipeline", "chain"), "workflow"),
 }
@@ -71,8 +73,11 @@ _VALUE_TYPES: Final = {
     **dict.fromkeys(("float", "double", "decimal"), "number"),
     **dict.fromkeys(("list", "tuple", "set"), "array"),
     **dict.fromkeys(("dict", "map", "mapping", "json"), "object"),
+    **dict.fromkeys(("api_key", "apikey", "key"), "header"),
+    **dict.fromkeys(("token", "jwt"), "bearer"),
+    **dict.fromkeys(("oauth", "client_credentials"), "oauth2"),
 }
-"""A word of a language or of a database -> the type of a parameter."""
+"""A word of a language, of a database or of an API -> the type of a parameter or of `auth`."""
 _AT_THE_TOP: Final = (
     "write its name, description and parameters at the top of the definition, without type, "
     "function and strict"
@@ -80,6 +85,10 @@ _AT_THE_TOP: Final = (
 _KEY_CURES: Final = {
     **dict.fromkeys(
         ("pagination", "paging", "paginate"), "write it in response: {pages: {next: ...}}"
+    ),
+    **dict.fromkeys(
+        ("verify", "verify_ssl", "ssl_verify", "insecure", "skip_verify"),
+        "leave it out: certificates are always checked, and SSL_CERT_FILE names those to trust",
     ),
     "required": "write required: true into each parameter that a call must have",
     "optional": "leave it out: a parameter is needed only where it says required: true",
@@ -93,18 +102,33 @@ _TYPES_OF_ENTRIES: Final = {
     **dict.fromkeys(("server", "tool"), "mcp"),
 }
 """A key of an entry -> the type of the entries that have it."""
-_OF_FILES: Final = dict.fromkeys(("path", "folder", "dir", "directory", "base", "cwd"), "root")
-_OF_HANDLERS: Final[Mapping[str, Mapping[str, str]]] = {
+_FILE_HANDLERS: Final = ("read_file", "write_file", "edit_file", "read_folder", "search_files")
+_IN_CONFIG: Final = "config"
+_OF_FILES: Final = {
+    **dict.fromkeys(("path", "folder", "dir", "directory", "base", "cwd"), "root"),
+    **dict.fromkeys(("max_bytes", "ignore"), _IN_CONFIG),
+}
+_OF_RUNNERS: Final[Mapping[str, Mapping[str, str]]] = {
     "sql_query": {
         **dict.fromkeys(("query", "statement", "select"), "sql"),
         **dict.fromkeys(("database", "db", "connection", "url", "dsn"), "source"),
         "read_only": "readonly",
+        **dict.fromkeys(("max_rows", "max_columns", "max_bytes"), _IN_CONFIG),
     },
-    **dict.fromkeys(
-        ("read_file", "write_file", "edit_file", "read_folder", "search_files"), _OF_FILES
+    **dict.fromkeys(_FILE_HANDLERS, _OF_FILES),
+    "run_command": dict.fromkeys(
+        ("env", "inherit", "ok_exit_codes", "max_output", "may_be_option"), _IN_CONFIG
     ),
+    "mcp": {"name": "tool"},
 }
-"""A built-in handler -> what others call the keys of its entries."""
+"""What runs an entry -> what its keys are called by others, or that they stand in its config."""
+_RUNNERS: Final = {"argv": "run_command", "sql": "sql_query"}
+_OF_SERVERS: Final = frozenset(("url", "command", "args", "env", "headers", "transport"))
+_OF_CODE: Final = frozenset(("code", "script", "source_code"))
+_SERVER_CURE: Final = (
+    "a server is a definition of its own, with kind: mcp_server; write server: NAME here"
+)
+_CODE_CURE: Final = "write it as a function of a module, and handler: module:function here"
 _LONGEST_CURE: Final = 1_000
 _ARGS: Final = "args"
 _COMMAND_LINES: Final = ("argv", _ARGS)
@@ -126,9 +150,29 @@ def meant_key(key: str, known: Iterable[str]) -> str:
     return find_nearest(key, listed)
 
 
-def meant_of_handler(key: str, entry: Mapping[str, Any]) -> str:
-    """Return the key of an entry that a word means where its handler runs; empty: none."""
-    return _OF_HANDLERS.get(str(entry.get("handler")), {}).get(key, "")
+def meant_in_entry(key: str, entry: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what a key means to what runs an entry: another key, `config`, or a cure.
+
+    Example:
+        >>> meant_in_entry("query", {"type": "builtin", "handler": "sql_query"})
+        ('sql', '')
+    """
+    named = str(entry.get("handler") or _HANDLERS.get(str(entry.get("type")).lower(), ""))
+    by_key = next((_RUNNERS[each] for each in entry if each in _RUNNERS), "")
+    runner = named.partition(",")[0] or by_key or str(entry.get("type"))
+    meant = _OF_RUNNERS.get(runner, {}).get(key, "")
+    if meant and meant not in entry:
+        return meant, ""
+    if runner == "mcp" and key in _OF_SERVERS:
+        return "", _SERVER_CURE
+    if runner == "sql_query" and key == "params":
+        return "", "leave it out: the statement has each parameter as :name"
+    if entry.get("type") != "python" or "handler" in entry:
+        return "", ""
+    if key in ("module", "function"):
+        words = entry.get("module", "module"), entry.get("function", "function")
+        return "", f"write handler: {':'.join(map(str, words))[:80]}"
+    return "", _CODE_CURE if key in _OF_CODE else ""
 
 
 def key_cure(key: str) -> str:

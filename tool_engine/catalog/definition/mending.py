@@ -32,6 +32,7 @@ _MOST_WAYS: Final = 8
 _MOST_ROUNDS: Final = 8
 _ABSENT: Final = object()
 _QUOTED: Final = re.compile(r"'([^']*)'")
+_HANDLER: Final = re.compile(r"handler: (\w+)")
 _WORD: Final = re.compile(r"\w+")
 _NEAR: Final = re.compile(r"did you mean '([^']*)'\?")
 
@@ -141,6 +142,8 @@ class _MendedCopy:
             self._shortened.add(path[:-1])
         elif fault.nearest:
             self._put_value(path, [fault.nearest], is_known=True)
+        elif path == ("entry", "type") and (handler := _HANDLER.search(fault.cure)):
+            holder |= {"type": "builtin", "handler": holder.get("handler", handler[1])}
         elif path:
             may_lack = [_ABSENT] if isinstance(holder, dict) else []
             self._put_value(path, [*may_lack, *stand_ins(schema_at(fault.rule), self._new_word())])

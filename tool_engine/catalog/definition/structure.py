@@ -28,8 +28,8 @@ from tool_engine.catalog.definition.foreign_words import (
     find_split_texts,
     is_root_schema,
     key_cure,
+    meant_in_entry,
     meant_key,
-    meant_of_handler,
     meant_type,
     meant_value_type,
     meant_word,
@@ -138,9 +138,8 @@ def _unknown_keys(
     holder = find_error(error, definition)[1]
     rests = find_split_texts(holder)
     for key in islice(error.kind.as_dict()["unexpected"], MAX_PROBLEMS):
-        if key in rests:
-            message = f"unknown key {key[:80]!r}"
-            yield Fault((*path, key), message, at_key=True, cure=rests[key])
+        if (fault := _read_habit(path, key, holder, rests)) is not None:
+            yield fault
             continue
         if not path and key in SCHEMA_KEYS and isinstance(definition.get(key), dict):
             cure = "rename it to parameters"
@@ -152,8 +151,7 @@ def _unknown_keys(
         if path and key in SCHEMA_KEYS:
             yield Fault((*path, key), f"unknown key {key!r}", at_key=True, cure=MISPLACED_SCHEMA)
             continue
-        of_handler = meant_of_handler(key, holder) if path == ("entry",) else ""
-        near = of_handler or meant_key(key, known)
+        near = meant_key(key, known)
         if not near and key in KEYWORDS and "schema" in known and path:
             # In other formats it stands here.
             cure = f"write it in schema, as in `schema: {{{key}: ...}}`"
@@ -166,8 +164,7 @@ def _unknown_keys(
             yield Fault((key,), f"{key} is a key of groups", at_key=True, cure=cure, key="kind")
             continue
         # What is a key elsewhere was meant more likely than one that is written alike.
-        is_elsewhere = key not in near and not of_handler
-        if is_elsewhere and (places := _find_places(key, path, definition)):
+        if key not in near and (places := _find_places(key, path, definition)):
             cure = " or ".join(map(_show_place, places))
             place = places[0] if len(places) == 1 else ()
             message = f"unknown key {key!r}"
@@ -183,6 +180,24 @@ def _unknown_keys(
             cure="" if near else key_cure(key) or listing,
             key=near,
         )
+
+
+def _read_habit(
+    path: Path, key: str, holder: Mapping[str, Any], rests: Mapping[str, str]
+) -> Fault | None:
+    """Return the fault of a key that is part of a text, or another's word."""
+    near, cure = meant_in_entry(key, holder) if path == ("entry",) else ("", "")
+    place: Path = ("entry", near, key) if near == "config" else ()
+    if place:
+        near, cure = "", _show_place(place)
+    cure = rests.get(key, cure)
+    if not near and not cure:
+        return None
+    path, got = (*path, key), f"the key {key[:80]!r}"
+    message = f"unknown key {key[:80]!r}"
+    return Fault(
+        path, message, at_key=True, got=got, nearest=near, cure=cure, key=near, place=place
+    )
 
 
 def _find_places(key: str, path: Path, definition: Any) -> list[Path]:

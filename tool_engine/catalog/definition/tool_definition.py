@@ -334,7 +334,8 @@ def limit_faults(spec: Any) -> list[Fault]:
         except (jmespath.exceptions.JMESPathError, RecursionError, ValueError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             message = f"not a JMESPath expression: {reason[:200]}"
-            faults.append(Fault(("result", "select"), message, cure="correct it"))
+            cure = "leave out the $. at its beginning" if select.startswith("$") else "correct it"
+            faults.append(Fault(("result", "select"), message, cure=cure))
     if "strategy" in spec and not {"max_chars", "max_items"} & set(spec):
         message = "strategy says what stays where a limit cuts, and there is none"
         cure = "add max_chars or max_items, or remove it"

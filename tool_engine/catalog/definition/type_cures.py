@@ -66,6 +66,8 @@ def shape_cure(rule: Any, path: Path, value: Any) -> str:
     main = _MAIN_KEYS.get(path[-1]) if isinstance(value, int) else None
     if main is not None:
         return f"write a mapping: {{{main}: {value}}}"
+    if path[-1] == "auth":
+        return "write a mapping of type and what it needs, such as token: '${env:NAME}'"
     known = list(rule.get("properties", ()))
     listed = ", ".join(known[:4]) + (" and so on" if len(known) > 4 else "")
     return f"write a mapping, of {listed}" if listed else "write a mapping: {NAME: VALUE}"

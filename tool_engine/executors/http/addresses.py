@@ -136,6 +136,8 @@ class AllowEntry(msgspec.Struct, frozen=True):
         The port may be `*`. The message of `ValueError` says what to write.
         """
         match = _ALLOW.fullmatch(text) if isinstance(text, str) else None
+        if match is None and (meant := _find_meant(str(text))):
+            raise ValueError(f"{text!r} is not host:port; write {meant!r}")
         if match is None:
             raise ValueError(
                 f"{text!r} is not host:port; write '127.0.0.1:8080', '*.corp.example:443', "
@@ -211,6 +213,13 @@ class AllowList(msgspec.Struct, frozen=True, cache_hash=True):
         if refused and not has_listed:
             raise AddressRefusedError(_describe_refusal(host, port, *refused))
         return permitted
+
+
+def _find_meant(text: str) -> str:
+    """Return the line that a URL or a host alone means; empty for a range and others."""
+    scheme, _, rest = text.rpartition("://")
+    place = rest.partition("/")[0] if scheme else rest
+    return next((each for each in (place, f"{place}:*") if _ALLOW.fullmatch(each)), "")
 
 
 def ends_in_number(host: str) -> bool:

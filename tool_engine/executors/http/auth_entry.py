@@ -33,6 +33,11 @@ AUTH_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 
+_HABITS: Final = (
+    *(("value", "token"), ("key", "token"), ("token", "value"), ("key", "value")),
+    *(("user", "username"), ("url", "token_url"), ("scopes", "scope"), ("header", "name")),
+)
+"""What others call a key -> the key, where its type has it."""
 _PATH: Final = "entry.request.auth"
 _CLIENT_AUTH: Final = ("header", "body")
 _OWN_FIELDS: Final = (
@@ -60,7 +65,9 @@ def read_auth(reader: EntryReader[Any], auth: Any) -> AuthPlan | None:
         )
         return None
     known = len(reader.problems)
-    reader.keys(auth, ("type", *AUTH_TYPES[kind]), _PATH)
+    keys = ("type", *AUTH_TYPES[kind])
+    habits = {word: key for word, key in _HABITS if key in keys and word not in keys}
+    reader.keys(auth, keys, _PATH, habits)
     plan = _READERS[kind](_AuthReader(reader, auth))
     return plan if len(reader.problems) == known else None
 

@@ -95,7 +95,8 @@ def _read_expression(reader: EntryReader[Any], text: Any, path: str) -> ParsedRe
         message = str(error).partition("\n")[0]
     except RecursionError:
         message = "nested too deep"
-    reader.problem(path, f"{text[:80]!r} is not JMESPath: {message}")
+    cure = "; leave out the $. at its beginning" if text.startswith("$") else ""
+    reader.problem(path, f"{text[:80]!r} is not JMESPath: {message.rstrip(':')}{cure}")
     return None
 
 

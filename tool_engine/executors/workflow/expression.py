@@ -29,6 +29,9 @@ _SYMBOLS: Final = ("==", "!=", "<=", ">=", "<", ">")
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 _KEYWORDS: Final = frozenset({"and", "or", "not", "in"})
 _SECRETS: Final = frozenset({"env", "file", "secrets"})
+_OF_PARAMS: Final = frozenset({"inputs", "input", "args", "arguments", "parameters", "param"})
+"""What others call the parameters."""
+_REFERENCE_ENDS: Final = "a reference ends with }"
 
 
 class ExpressionError(ValueError):
@@ -83,7 +86,9 @@ def read_reference(text: str, start: int) -> tuple[Node, int]:
     """Return the reference from `start`, after `${`, and where it ends."""
     reader = _Reader(text, start)
     node = reader.value()
-    reader.expect("}", "a reference ends with }")
+    if reader.meets("+-*/%("):
+        raise reader.error("a reference holds no arithmetic: let a tool such as calculator do it")
+    reader.expect("}", _REFERENCE_ENDS)
     if reader.at - start > MAX_LENGTH:
         raise ExpressionError(f"a reference has at most {MAX_LENGTH} characters")
     return node, reader.at
@@ -131,6 +136,11 @@ class _Reader:
         rest = self.text[self.at : self.at + 20]
         got = f"got {rest!r}" if rest else "got nothing more"
         return ExpressionError(f"{message}, {got} at character {self.at - self._start + 1}")
+
+    def meets(self, symbols: str) -> bool:
+        """Return True if one of the symbols comes next."""
+        self._skip_blanks()
+        return self.text[self.at : self.at + 1] in tuple(symbols)
 
     def expect(self, symbol: str, message: str) -> None:
         if not self._take_symbol(symbol):
@@ -191,7 +201,7 @@ class _Reader:
             return node
         if self._take_symbol("${"):
             node = self.value()
-            self.expect("}", "a reference ends with }")
+            self.expect("}", _REFERENCE_ENDS)
             return node
         return self.value()
 
@@ -223,7 +233,8 @@ class _Reader:
         try:
             value, self.at = _DECODER.raw_decode(self.text, self.at)
         except (ValueError, RecursionError):
-            raise self.error("expected a value as JSON writes it") from None
+            hint = "; a parameter is params.NAME" if self.meets("{") else ""
+            raise self.error(f"expected a value as JSON writes it{hint}") from None
         return self._make_literal(value)
 
     def _make_literal(self, value: Any) -> Literal:
@@ -312,6 +323,8 @@ def _unknown_error(word: str) -> ExpressionError:
         return ExpressionError(
             f"a workflow reads no {word!r}; the tool that needs a secret takes it in its own entry"
         )
+    if word in _OF_PARAMS:
+        return ExpressionError(f"{word!r} is unknown; did you mean 'params'?")
     return ExpressionError(
         f"{word!r} is unknown; a reference begins with params, steps, item or index, such as "
         f"params.{word} or steps.{word}.output, and a text stands in quotes, such as '{word}'"

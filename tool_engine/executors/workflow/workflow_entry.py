@@ -247,9 +247,11 @@ class _WorkflowReader(EntryReader[Workflow]):
         tree = self._read_template(value, f"{path}.for_each", in_loop=False)
         is_list = isinstance(tree, list) or (isinstance(tree, Text) and tree.whole is not None)
         if not is_list and len(self.problems) == known:
+            is_bare = isinstance(value, str) and value.startswith(("params.", "steps."))
+            shown = value if is_bare else "steps.a.output.items"
             self.problem(
                 f"{path}.for_each",
-                f'must be a list, or the reference to one, such as "${{steps.a.output.items}}"; '
+                f'must be a list, or the reference to one, such as "${{{shown}}}"; '
                 f"got {describe_value(value)}",
             )
         return tree
