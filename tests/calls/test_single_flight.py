@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import pytest
@@ -508,6 +509,72 @@ async def test_a_refusal_is_shared(limits: dict[str, Any], error_type: str) -> N
     assert await kinds_of_end(*calls) == [error_type] * 3
     assert await kinds_of_end(other) == [None]
     await audit.check([call.result() for call in calls])
+    await engine.close()
+
+
+async def test_a_task_waits_on_where_its_leader_was_refused() -> None:
+    """C22, K28: the queue refuses calls that wait too long, and no task that shares their run."""
+    engine = make_engine(1, queue_timeout=1.0)
+    audit = Audit(engine)
+    engine.register_tool(single(), Report())
+    engine.register_tool(bare("other"), partial(asyncio.sleep, 5.0))
+    other = start(engine, "other")
+    await turns()
+    leader = start(engine)
+    await turns()
+    task = await engine.start("report")
+    assert await kinds_of_end(leader, other) == ["queue_timeout", None]
+    assert (await task.wait()).is_success
+    await audit.check()
+    await engine.close()
+
+
+async def test_a_call_waits_for_a_task_in_line_no_longer_than_it_may() -> None:
+    """C7, C22: a task may stand in line for hours, and who shared its run stood there likewise."""
+    engine = make_engine(1, queue_timeout=1.0)
+    audit = Audit(engine)
+    engine.register_tool(single(), Report())
+    engine.register_tool(bare("other"), partial(asyncio.sleep, 20.0))
+    other = start(engine, "other")
+    await turns()
+    task = await engine.start("report")
+    await turns()
+    began = asyncio.get_running_loop().time()
+    call = start(engine)
+    assert await kinds_of_end(call) == ["queue_timeout"]
+    assert asyncio.get_running_loop().time() - began == pytest.approx(1.0)
+    assert call.result().metadata["queue_wait"] == pytest.approx(1.0)
+    assert "a task that waits for a slot itself" in str(call.result().error)
+    assert await kinds_of_end(other) == [None]
+    assert (await task.wait()).is_success
+    await audit.check()
+    await engine.close()
+
+
+async def test_a_call_of_a_running_call_is_refused_nothing_that_its_leader_is() -> None:
+    """C21, C22: what has been begun is not given up for what has not."""
+    engine = make_engine(1, overload={"custom": {"target": 0.1, "interval": 0.2}})
+    audit = Audit(engine)
+
+    async def outer(context: ToolExecutionContext) -> Any:
+        await asyncio.sleep(0.5)
+        return (await context.call("report")).error_type
+
+    engine.register_tool(single(), Report())
+    engine.register_tool(bare("outer", concurrency={"bucket": "others"}), outer)
+    engine.register_tool(bare("other"), partial(asyncio.sleep, 0.4))
+    others = [start(engine, "other") for _ in range(3)]
+    await turns()
+    leader = start(engine)
+    controller = engine.controller
+    controller.configure(replace(controller.config, max_concurrent=2, bucket_limits={"custom": 1}))
+    nesting = start(engine, "outer")
+    await asyncio.sleep(0.6)
+    assert engine.controller.snapshot().metrics.parked == 1
+    await kinds_of_end(*others)
+    assert await kinds_of_end(leader) == ["rejected"]
+    assert (await nesting).output == {"result": None}
+    await audit.check()
     await engine.close()
 
 

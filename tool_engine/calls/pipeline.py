@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -105,7 +106,7 @@ class Pipeline:
         self._retries = Retries(controller, runs, ending, self.suspend_run, local, self.renew)
         self.present = PresentCalls(id_prefix, runs, self._retries.pauses)
         self.end_lost = self.present.end_lost
-        self._flights = Flights(ending, self.present)
+        self._flights = Flights(ending, self.present, self._find_patience)
         self._overdue = OverdueWork(controller, lost_after, planner.give_up)
         self.leader_of, self.explain_lost = self._flights.leader_of, self._overdue.explain_lost
         self.explain_place, self._explain_start = planner.explain_place, planner.explain_start
@@ -334,6 +335,12 @@ class Pipeline:
             return now
         refusal = self.consents.refusal_since(call, now, arguments)
         return now if refusal is None else failure_from(refusal)
+
+    def _find_patience(self, plan: Plan) -> float:
+        """Return the seconds that a call may wait for its slot."""
+        own, config = plan.request.timeout, self._controller.config
+        seconds = config.queue_timeout if own is None else own
+        return inf if seconds is None else seconds
 
     def find_shared(self, name: object, context: ToolExecutionContext) -> Tool | None:
         """Return the tool of the engine that a call names; None: there is none."""

@@ -12,21 +12,27 @@ and its own are checked again before it gets any.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextvars import Context, copy_context
 from math import inf
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tool_engine.admission.request import digest_of, tool_key_of
 from tool_engine.admission.slot import walk_ancestry
 from tool_engine.calls.call import Call, too_late
 from tool_engine.calls.ending import CallEnding
-from tool_engine.calls.failure import Failure
+from tool_engine.calls.failure import Failure, refusal_of
 from tool_engine.calls.plan import Plan
 from tool_engine.calls.present import SHARING, PresentCalls, StoppedError, Wait
+from tool_engine.errors import QueueTimeoutError
 from tool_engine.interfaces import Slot
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.tool import Tool
+
+_FOR_NEW_CALLS: Final = frozenset({"queue_full", "rejected"})
+"""What the queue says to calls that no running call makes."""
+_IN_LINE: Final = _FOR_NEW_CALLS | {"queue_timeout", "rate_limited", "circuit_open"}
+"""What it says to calls that are no tasks."""
 
 
 class _Runner(Protocol):
@@ -92,6 +98,8 @@ class _Follower:
         loop = asyncio.get_running_loop()
         self.call = call
         self.arguments = arguments
+        self.patience = inf
+        """Seconds that it waits for a leader without a slot; infinity: as long as the leader."""
         self.ancestors = ancestors
         """The slots of the calls that it is part of."""
         self.began = loop.time()
@@ -103,7 +111,9 @@ class _Follower:
     def deadline(self, flight: Flight, now: float) -> float:
         """Return when it gives up: its time counts only while its leader runs."""
         slot = flight.slot
-        return self.call.deadline_from(now if slot is None else max(self.began, slot.acquired_at))
+        if slot is None:
+            return min(self.call.deadline_from(now), self.began + self.patience)
+        return self.call.deadline_from(max(self.began, slot.acquired_at))
 
     @property
     def has_result(self) -> bool:
@@ -116,10 +126,14 @@ class Flights:
     Args:
         ending: Ends those that follow.
         present: Knows those that wait.
+        find_patience: Returns the seconds that a call of a plan may wait for its slot.
     """
 
-    def __init__(self, ending: CallEnding, present: PresentCalls) -> None:
+    def __init__(
+        self, ending: CallEnding, present: PresentCalls, find_patience: Callable[[Plan], float]
+    ) -> None:
         self._ending = ending
+        self._find_patience = find_patience
         self._present = present
         self._flights: dict[Any, Flight] = {}
         self._followed: dict[str, Flight] = {}
@@ -214,6 +228,9 @@ class Flights:
         task: Any = follower.call.context.task
         if task is not None:
             task.note_call(follower.call)
+        elif flight.call.context.task is not None:
+            # That one may wait in line for as long as it is kept.
+            follower.patience = self._find_patience(flight.plan)
         if flight.call.reports is not None:
             flight.call.reports.welcome(follower.call)
         loop = asyncio.get_running_loop()
@@ -239,7 +256,8 @@ class Flights:
             del self._followed[follower.call.call_id]
         if follower.landed.done():
             return follower.landed.result()
-        return self._ending.fail(follower.call, too_late(follower.call, now - follower.began))
+        failure = _explain_end(flight, follower, now - follower.began)
+        return self._ending.fail(follower.call, failure)
 
     def _waits_for(self, flight: Flight, ancestors: frozenset[Slot]) -> bool:
         """Return True if the leader waits, however indirectly, for a call that asks to follow."""
@@ -298,6 +316,27 @@ def _may_go_on(runner: _Runner, waits: Flight | _Follower) -> bool:
     return not isinstance(now, Failure) or now.error_type == "engine_closed"
 
 
+def _explain_end(flight: Flight, follower: _Follower, waited: float) -> Failure:
+    """Return why a call ends that waits for its leader no more."""
+    if flight.slot is not None or waited < follower.patience:
+        return too_late(follower.call, waited)
+    follower.call.waited = waited
+    return refusal_of(
+        QueueTimeoutError(
+            f"waited {waited:g} s for the run of call {flight.call.call_id!r}, a task that waits "
+            "for a slot itself; raise queue_timeout or max_concurrent, or make fewer calls at once"
+        )
+    )
+
+
+def _waits_on(follower: _Follower) -> frozenset[str]:
+    """Return the refusals in line that are none for the follower: it waits on where others end."""
+    if follower.call.context.task is not None:
+        return _IN_LINE
+    # What it is part of has begun: that is not given up for what has not.
+    return _FOR_NEW_CALLS if follower.ancestors else frozenset()
+
+
 def _may_have(
     flight: Flight, result: ToolExecutionResult, follower: _Follower, runner: _Runner
 ) -> bool:
@@ -305,6 +344,8 @@ def _may_have(
     if result.error_type == "cancelled":
         return False
     if result.error_type == "timeout" and flight.seconds() < follower.call.timeout:
+        return False
+    if flight.slot is None and result.error_type in _waits_on(follower):
         return False
     if not flight.is_open_to(follower.call):
         return False
