@@ -132,9 +132,8 @@ async def test_a_full_pipe(engine: ToolEngine) -> None:
     await until(lambda: not source.connection._running)
 
 
-STOPPED = """
-import json, os, signal, sys
-os.kill(os.getpid(), signal.SIGSTOP)
+COUNTING = """
+import json, sys
 count = 0
 for line in sys.stdin:
     count += 1
@@ -147,8 +146,10 @@ for line in sys.stdin:
 
 async def test_calls_that_end_before_their_server_reads() -> None:
     """None waits for it, and it never hears of them, but of those that the pipe has taken."""
-    transport = StdioTransport([sys.executable, "-c", STOPPED], {}, None)
+    transport = StdioTransport([sys.executable, "-c", COUNTING], {}, None)
     async with asyncio.timeout(LIMIT), transport as (reads, writes):
+        assert transport._process is not None
+        os.kill(transport._process.pid, signal.SIGSTOP)
         async with asyncio.timeout(10):
             for number in range(3_000):
                 call: dict[str, Any] = {"name": "x" * 1_000}
@@ -163,7 +164,6 @@ async def test_calls_that_end_before_their_server_reads() -> None:
                 await writes.send(SessionMessage(ended))
         last = types.JSONRPCRequest(jsonrpc="2.0", id=3_000, method="last", params={})
         await writes.send(SessionMessage(last))
-        assert transport._process is not None
         os.kill(transport._process.pid, signal.SIGCONT)
         message = (await anext(aiter(reads))).message
         # Pipe and buffer hold less than 200 calls, each of which has a word of its end.
@@ -172,8 +172,10 @@ async def test_calls_that_end_before_their_server_reads() -> None:
 
 async def test_answers_wait_for_a_server_that_does_not_read() -> None:
     """What it asks without end, and reads no answer of, takes no memory without end."""
-    transport = StdioTransport([sys.executable, "-c", STOPPED], {}, None)
+    transport = StdioTransport([sys.executable, "-c", COUNTING], {}, None)
     async with asyncio.timeout(LIMIT), transport as (_, writes):
+        assert transport._process is not None
+        os.kill(transport._process.pid, signal.SIGSTOP)
         sent = 0
 
         async def answer() -> None:
