@@ -9,8 +9,9 @@ import mcp_types as types
 import pytest
 from mcp.server import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from msgspec.structs import replace
 
-from tests.executors.mcp.conftest import COMMAND, until
+from tests.executors.mcp.conftest import until
 from tool_engine import ConfigurationError, ToolEngine
 from tool_engine.executors.mcp.mcp_source import MCPSource, shorten_name
 
@@ -82,10 +83,12 @@ async def test_changes_are_heard(engine: ToolEngine) -> None:
     assert engine.get("buy") is kept
 
 
-async def test_changes_are_heard_of_older_servers(engine: ToolEngine) -> None:
-    """A program that only knows 2025-11-25 says it on its connection."""
-    source = MCPSource("odd", command=COMMAND, revision="2025-11-25")
-    await engine.add_source(source)
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
+async def test_changes_are_heard_in_a_given_revision(
+    engine: ToolEngine, source: MCPSource, revision: str
+) -> None:
+    """Also where the settings say it, and the server is not asked what it speaks."""
+    await engine.add_source(MCPSource(replace(source.settings, revision=revision)))
     assert (await engine.execute("grow", {"text": "grown"})).is_success
     await until(lambda: engine.get("grown"))
 

@@ -28,6 +28,7 @@ from mcp_types import (
     PARSE_ERROR,
     CallToolRequest,
     CallToolRequestParams,
+    DiscoverResult,
     ErrorData,
     Implementation,
     InputRequiredResult,
@@ -372,13 +373,33 @@ async def open_peer(
         )
         call_directly(client, server)
         try:
-            with _have_time(client, settings.connect_timeout if settings.url else None):
+            with _have_time(client, _find_patience(settings)):
                 await stack.enter_async_context(client)
+                if settings.revision in MODERN_PROTOCOL_VERSIONS:
+                    await _learn_of_server(client)
         except Exception as error:  # noqa: BLE001 - what a server brings about is its own fault
             part = getattr(find_first(error), "part", ())
             raise BadServerError(link.fault or _describe_error(error), part) from None
         link.models = (*link.models, _find_model(client.protocol_version))
         yield Peer(client, link)
+
+
+def _find_patience(settings: Any) -> float | None:
+    """Return how long a server may take to say what it is; None: as long as the SDK lets it."""
+    seconds: float = settings.connect_timeout
+    if settings.revision in MODERN_PROTOCOL_VERSIONS:
+        return seconds / 2  # without an answer, the rest is for its list
+    return seconds if settings.url else None
+
+
+async def _learn_of_server(client: Client) -> None:
+    """Ask a server what it can do, as the SDK does where no revision is given.
+
+    Else its changes are not listened to. One that does not answer can do no more than it must.
+    """
+    with suppress(MCPError, ValidationError):
+        said = await client.session.send_discover(client.protocol_version)
+        client.session.adopt(DiscoverResult.model_validate(said))
 
 
 @contextmanager
