@@ -193,6 +193,27 @@ async def test_what_did_not_change_is_not_made_again(engine: ToolEngine) -> None
 # Names.
 
 
+async def test_a_second_list_of_tools(engine: ToolEngine) -> None:
+    """The message names both ways out, and each of them works."""
+
+    def listed(name: str) -> list[dict[str, Any]]:
+        return [{"name": name, "description": "It.", "input_schema": {"type": "object"}}]
+
+    def call(name: str, arguments: dict[str, Any]) -> str:
+        return f"{name} {arguments}"
+
+    await engine.import_tools(listed("first"), call)
+    with pytest.raises(ConfigurationError, match="is a source 'import:tools' already") as raised:
+        await engine.import_tools(listed("second"), call)
+    said = str(raised.value)
+    assert "take it out with remove_source('import:tools')" in said
+    assert "as origin='import:NAME'" in said
+    await engine.import_tools(listed("second"), call, origin="import:NAME")
+    await engine.remove_source("import:tools")
+    await engine.import_tools(listed("third"), call)
+    assert engine.list_names() == ["second", "third"]
+
+
 async def test_two_of_one_origin_at_once(engine: ToolEngine) -> None:
     """One is added and the other refused, whichever asks first."""
     sources = [ListSource("mcp:x", [tool("a")]) for _ in range(2)]

@@ -23,19 +23,31 @@ from tool_engine import (
     SessionError,
     TaskHandle,
     ToolConcurrencyController,
+    ToolConfigLoader,
     ToolEngine,
     ToolParameter,
     ToolSession,
+    chat_model,
 )
 from tool_engine.approval.desk import EngineApprovals
 from tool_engine.backends import LocalBackend
 from tool_engine.events import EventBus, EventLog, MemoryEventStorage
+from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.mcp_server import MCPServer
 from tool_engine.protocols import CombinedTools
+from tool_engine.server import create_app
+from tool_engine.sources.composition import rename
+from tool_engine.testing import simulate
+from tool_engine.testing.trace import Trace
 
 NOT_CHECKED: Final = (TaskHandle, EngineApprovals, ApprovalRequest, ToolParameter)
 """What only an engine makes, and what is checked with its tool."""
-OTHERS: Final = (CombinedTools, EventBus, EventLog, LocalBackend, MCPServer, MemoryEventStorage)
+OTHERS: Final = (
+    *(CombinedTools, EventBus, EventLog, LocalBackend, MCPServer, MemoryEventStorage),
+    SQLRecordStorage,
+    create_app,
+    simulate,
+)
 """What programs make, and what is not among the names of the package."""
 GIVEN: Final[dict[str, Callable[[], Any]]] = {
     "engine": ToolEngine,
@@ -49,6 +61,7 @@ GIVEN: Final[dict[str, Callable[[], Any]]] = {
     "AudioContent.mime_type": lambda: "audio/wav",
     "mime_type": lambda: "image/png",
     "is_approved": lambda: True,
+    "trace": lambda: Trace.of([]),
     "script": lambda: {"replies": []},
     "model": lambda: RecordedModel({"replies": []}),
     "data": lambda: b"x",
@@ -88,15 +101,15 @@ def is_value(made: type) -> bool:
     )
 
 
-def list_classes() -> Iterator[type]:
-    named = (getattr(tool_engine, name) for name in tool_engine.__all__)
-    for each in (*named, *OTHERS):
+def list_makers() -> Iterator[Any]:
+    for each in (getattr(tool_engine, name) for name in tool_engine.__all__):
         is_made = isinstance(each, type) and each not in NOT_CHECKED and not is_value(each)
         if is_made and not getattr(each, "_is_protocol", False):
             yield each
+    yield from OTHERS
 
 
-def list_arguments(made: type) -> dict[str, inspect.Parameter]:
+def list_arguments(made: Callable[..., object]) -> dict[str, inspect.Parameter]:
     """Return the arguments that must be of some kind."""
     return {
         name: each
@@ -108,21 +121,21 @@ def list_arguments(made: type) -> dict[str, inspect.Parameter]:
 
 
 @cache
-def given_for(made: type, name: str) -> Any:
+def given_for(made: Any, name: str) -> Any:
     make = GIVEN.get(f"{made.__name__}.{name}") or GIVEN.get(name, lambda: "x")
     return make()
 
 
 CASES: Final = [
     pytest.param(made, name, id=f"{made.__name__}-{name}")
-    for made in list_classes()
+    for made in list_makers()
     for name in list_arguments(made)
 ]
 
 
 @pytest.mark.parametrize("is_true", [True, False])
 @pytest.mark.parametrize(("made", "name"), CASES)
-def test_wrong_kind(made: type, name: str, is_true: bool) -> None:
+def test_wrong_kind(made: Any, name: str, is_true: bool) -> None:
     """It is refused at once, by name; what counts as false is not taken for left out."""
     others = {
         other: given_for(made, other)
@@ -139,3 +152,17 @@ def test_other_limits_of_a_controller() -> None:
     """What comes later is checked as what is given first."""
     with pytest.raises(ConfigurationError, match="config must be a ConcurrencyConfig"):
         ToolConcurrencyController().configure(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda odd: rename(ToolEngine(), {odd: "a"}), "a tool is called by its name, a text"),
+        (lambda odd: chat_model("openai:x", api_key="k", protocol=odd), "got <odd>"),
+        (lambda odd: ToolConfigLoader().load_directory(odd), "path must be a path"),
+    ],
+)
+def test_what_functions_take(make: Callable[[Any], object], words: str) -> None:
+    """What is no constructor refuses likewise."""
+    with pytest.raises(ConfigurationError, match=words):
+        make(_Odd(is_true=True))

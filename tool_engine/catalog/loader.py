@@ -16,7 +16,7 @@ from tool_engine.catalog.definition_files import (
 )
 from tool_engine.errors import DefinitionError, DefinitionProblem, DuplicateToolError
 from tool_engine.model.checks.known_fields import KnownArguments
-from tool_engine.model.checks.setting_kinds import check_switch
+from tool_engine.model.checks.setting_kinds import check_path, check_switch
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
@@ -144,9 +144,10 @@ class ToolConfigLoader(KnownArguments):
             The tools, by name.
 
         Raises:
-            ConfigurationError: `recursive` is neither True nor False.
+            ConfigurationError: `path` is none, or `recursive` is neither True nor False.
         """
         check_switch("recursive", recursive)
+        path = check_path("path", path)
         self.load_errors = []
         by_name: dict[tuple[str, str], list[Definition]] = {}
         # By name: the catalog needs no executor but here, and an engine brings its own.

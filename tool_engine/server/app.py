@@ -17,6 +17,7 @@ from tool_engine.access.rates import Rates
 from tool_engine.access.tokens import TokenFile
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.server import (
     admission,
     approvals,
@@ -100,8 +101,7 @@ def create_app(
     Example:
         >>> app = create_app(engine, auth="tokens.yaml", allowed_hosts=["tools.example"])
     """
-    if not isinstance(engine, ToolEngine):
-        raise ConfigurationError(f"engine must be a ToolEngine, got {engine!r}")
+    _check_kinds(engine, mcp=mcp, studio=studio)
     known = _take_verifier(auth)
     bounds: dict[str, Any] = {"rates": _take_rates(rate), "open_requests": OpenRequests(max_open)}
     served = Served(engine)
@@ -124,6 +124,13 @@ def create_app(
     pages = _make_studio(api, known, allowed_hosts, bounds) if studio else None
     root = check_root_path(root_path, (*paths, MCP_PATH, STUDIO_PATH))
     return App(guarded, served, inner, pages, root)
+
+
+def _check_kinds(engine: object, **switches: object) -> None:
+    if not isinstance(engine, ToolEngine):
+        raise ConfigurationError(f"engine must be a ToolEngine, got {engine!r}")
+    for name, value in switches.items():
+        check_switch(name, value)
 
 
 def _take_verifier(auth: Any) -> Verifier | None:

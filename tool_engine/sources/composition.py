@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces.source import Source, ToolSource
+from tool_engine.model.checks.called_name import word_no_name
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.checks.unawaited import is_unawaited
 from tool_engine.model.foreign import ends_caller
@@ -69,13 +70,15 @@ def rename(source: ToolSource, names: Mapping[str, str]) -> Source:
 
     Raises:
         ToolConflictError: Two tools would have one name; so does a later question.
-        ConfigurationError: The names are no mapping, or a new one can be none.
+        ConfigurationError: The names are no mapping of texts, or a new one can be none.
     """
     if not isinstance(names, Mapping):
         raise ConfigurationError(
             f"rename takes a mapping of old names to new ones, got {type(names).__name__}"
         )
     for old, new in names.items():
+        if not isinstance(old, str):
+            raise ConfigurationError(word_no_name(old))
         if not isinstance(new, str) or not _NAME.fullmatch(new):
             raise ConfigurationError(
                 f"{old!r} cannot be renamed {new!r}: a name has a letter or _ first, then letters, "

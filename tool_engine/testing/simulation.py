@@ -16,10 +16,11 @@ import msgspec
 
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.admission.slot import ConcurrencySlot
-from tool_engine.config import ConcurrencyConfig
+from tool_engine.config import ConcurrencyConfig, checked_concurrency
 from tool_engine.errors import AdmissionError, ConfigurationError
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.checks.setting_kinds import check_object
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.testing.figures import RunFigures
 from tool_engine.testing.services import Service, Services, Station
@@ -83,13 +84,19 @@ def simulate(
             would run it beside those of the simulation. None: as long as it ran.
 
     Raises:
-        ConfigurationError: The trace holds no calls, or none that ran.
+        ConfigurationError: The trace holds no calls, or none that ran, or an argument is of the
+            wrong kind.
 
     Example:
         >>> report = simulate(read_trace("calls.jsonl"), ConcurrencyConfig(max_concurrent=4))
         >>> report.simulated.total.wait_p90
     """
-    limits = config or ConcurrencyConfig()
+    limits = ConcurrencyConfig() if config is None else checked_concurrency(config, "config")
+    check_object("seed", seed, int, "seed=1")
+    if services is not None:
+        check_object("services", services, Services, "learn_services(trace)")
+    if not isinstance(trace, Trace):
+        check_object("trace", trace, Iterable, "calls, records or read_trace(FILE)")
     found = trace if isinstance(trace, Trace) else Trace.of(trace)
     if not found.calls:
         raise ConfigurationError("the trace holds no calls; nothing can be simulated")

@@ -217,10 +217,11 @@ class ModelClient(ABC):
             return get_protocol(self.native)
         if getattr(found, "writes_text", False):
             return CarriedProtocol(found, get_protocol(self.native))
-        if found.name != self.native and found.name in PROTOCOLS:
+        name = getattr(found, "name", None)
+        if not isinstance(name, str) or (name != self.native and name in PROTOCOLS):
             raise ConfigurationError(
                 f"{type(self).__name__} speaks {self.native!r}, or a text protocol such as 'vcp' "
-                f"or 'function_call', got {found.name!r}"
+                f"or 'function_call', got {name or found!r}"
             )
         return found
 

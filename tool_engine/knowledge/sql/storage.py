@@ -24,6 +24,7 @@ from tool_engine.knowledge.sql.writing.buffer import MOST_ENTRIES
 from tool_engine.knowledge.sql.writing.writer import RecordWriter, Trouble
 from tool_engine.logger import get_logger
 from tool_engine.model.checks.bounds import check_choice
+from tool_engine.model.checks.setting_kinds import check_function, check_object, check_switch
 from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.record import RecordQuery, ToolCallRecord
 from tool_engine.model.settings.retention import DURABILITIES, RecordRetention, RecordsURL
@@ -66,6 +67,11 @@ class SQLRecordStorage:
         stays_with_file: bool = False,
     ) -> None:
         check_choice("durability", durability, DURABILITIES)
+        check_switch("stays_with_file", stays_with_file)
+        if retention is not None:
+            check_object("retention", retention, RecordRetention, "RecordRetention(...)")
+        if on_trouble is not None:
+            check_function("on_trouble", on_trouble, "of what is wrong")
         self.url = RecordsURL(url)
         self.durability = durability
         self.retention = RecordRetention() if retention is None else retention
