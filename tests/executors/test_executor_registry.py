@@ -304,6 +304,15 @@ def test_the_cures_of_a_key_that_a_handler_never_uses(
     assert registry.name_of(make({"type": "custom", key: value})) != handler
 
 
+@pytest.mark.parametrize("handler", ["read_file", "run_shell_command", "sql_query", "run_command"])
+def test_work_of_another_handler(make: Make, handler: str) -> None:
+    """A handler that reads keys of its own says the same of those of another one."""
+    entry = {"type": "builtin", "handler": handler, "steps": [], "root": "."}
+    found = [str(each) for each in ExecutorRegistry().check(make(entry))]
+    words = f"{handler} never uses 'steps'; remove it, or remove 'handler' so that 'steps' says"
+    assert any(words in each for each in found)
+
+
 def test_settings_of_a_handler_that_has_none(make: Make) -> None:
     """A setting is refused by its name; an empty `config` asks for nothing."""
     registry = ExecutorRegistry()

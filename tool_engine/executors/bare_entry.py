@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tool_engine.executors.entry_reader import EntryReader
+from tool_engine.executors.entry_reader import WORK_KEYS, EntryReader, find_work_cure
 
 _ENTRY_KEYS: Final = ("type", "handler", "config")
-WORK_KEYS: Final = ("request", "argv", "sql", "steps")
-"""The keys that name an executor where the entry has no handler."""
 
 
 class _Reader(EntryReader[bool]):
@@ -32,7 +30,7 @@ class _Reader(EntryReader[bool]):
 
 def _find_cure(entry: Mapping[str, Any], key: str) -> str:
     if key in WORK_KEYS and entry.get("handler"):
-        return f"remove it, or remove 'handler' so that {key!r} says what runs"
+        return find_work_cure(key)
     return "remove it, or name the handler that uses it"
 
 

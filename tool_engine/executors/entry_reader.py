@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.checks.nearness import find_nearest
@@ -13,6 +13,8 @@ from tool_engine.model.tool import Tool
 from tool_engine.redaction import describe_value
 
 EntryT = TypeVar("EntryT")
+WORK_KEYS: Final = ("request", "argv", "sql", "steps")
+"""The keys that name an executor where the entry has no handler."""
 
 
 class EntryReader(ABC, Generic[EntryT]):
@@ -60,6 +62,10 @@ class EntryReader(ABC, Generic[EntryT]):
         """Note each key that is not known; `habits`: the words of others, and what they mean."""
         for key in mapping:
             if key not in known:
+                if path == "entry" and key in WORK_KEYS and mapping.get("handler"):
+                    words = f"{self.tool.handler} never uses {key!r}; {find_work_cure(key)}"
+                    self.problem(f"{path}.{key}", words)
+                    continue
                 near = habits.get(key) or find_nearest(key, known)
                 hint = f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
                 message, got = f"unknown key {key!r}; {hint}", f"the key {key!r}"
@@ -93,6 +99,11 @@ class CompiledEntries(Generic[EntryT]):
         entry = self._compile(tool)
         self._known[tool.name] = (tool, entry)
         return entry
+
+
+def find_work_cure(key: str) -> str:
+    """Return what to do about a key of `WORK_KEYS` beside a handler that never reads it."""
+    return f"remove it, or remove 'handler' so that {key!r} says what runs"
 
 
 def is_filled_text(value: object) -> bool:

@@ -81,6 +81,7 @@ ENTRY_POINT_GROUP: Final = "tool_engine.executors"
 PYTHON: Final = "python"
 """Stands for the executors of handlers such as `package.module:function`."""
 _PYTHON_ENTRY: Final = "tool_engine.executors.python.python_entry"
+_ENTRY_READER: Final = "tool_engine.executors.entry_reader"
 _MEANT_PLACE: Final = "tool_engine.executors.python.meant_place"
 _NO_HANDLER: Final = (
     "entry is missing, or has no handler: add `entry: {type: python, handler: module:function}`"
@@ -532,7 +533,7 @@ def _find_meant(handler: str, names: list[str]) -> str:
 
 def _find_cure(entry: Mapping[str, Any]) -> str:
     """Return what an entry may say in place of its handler."""
-    work_keys = import_module(ENTRY_CHECKS["echo"]).WORK_KEYS
+    work_keys = import_module(_ENTRY_READER).WORK_KEYS
     if work := next((key for key in work_keys if key in entry), ""):
         return f"leave out handler, so that {work!r} says what runs"
     if entry.get("type") == "javascript":

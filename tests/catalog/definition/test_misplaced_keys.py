@@ -41,6 +41,11 @@ RETRY: dict[str, Any] = {"effect": "read", "retry": {"attempts": 2, "key": "tool
         ),
         ({"entry": {"type": "python", "module": "a.b"}}, "entry.module", "handler: a.b:function"),
         ({"entry": {"type": "python", "code": "x"}}, "entry.code", "function of a module, and han"),
+        (
+            {"entry": {"type": "builtin", "handler": "echo", "prompt": "x"}},
+            "entry.prompt",
+            "no ent",
+        ),
         ({"entry": {"type": "http", "verify": False}}, "entry.verify", "SSL_CERT_FILE names those"),
     ],
 )
@@ -95,6 +100,22 @@ def test_a_handler_as_a_type_says_what_the_keys_mean() -> None:
         ("entry.type", ""),
         ("entry.query", "sql"),
     }
+
+
+def test_a_server_that_does_not_say_its_kind() -> None:
+    """K3: what another program reads, or a server without its kind, is one mistake."""
+    for definition, path, cure in (
+        ({"name": "files", "command": "npx", "args": ["-y"]}, "command", "add kind: mcp_server"),
+        ({"mcpServers": {"files": {"command": "npx"}}}, "mcpServers", "save it as .mcp.json, or"),
+    ):
+        (problem,) = problems_of(definition)
+        assert (problem.path, problem.cure.startswith(cure)) == (path, True)
+
+
+def test_an_entry_that_would_ask_a_model() -> None:
+    """K3: no type does; a function may, and nothing follows from that cure."""
+    (problem,) = problems_of({"name": "t", "description": "d", "entry": {"type": "agent"}})
+    assert problem.cure.startswith("write type: python, handler: module:function, a function")
 
 
 def test_what_stands_in_the_wrong_mapping_is_judged() -> None:

@@ -39,6 +39,7 @@ _OTHER_NAMES: Final = {
     **dict.fromkeys(("uri", "endpoint", "base_url"), "url"),
     **dict.fromkeys(("command", "cmd"), "argv"),
     **dict.fromkeys(("delay", "interval"), "backoff"),
+    "transport": "type",
     **dict.fromkeys(("workdir", "working_dir", "working_directory"), "cwd"),
     **dict.fromkeys(("max_concurrent", "max_concurrency", "max_parallel", "parallel"), "key_limit"),
     **dict.fromkeys(("executor", "function", "func", "callable"), "handler"),
@@ -67,6 +68,7 @@ _TYPES: Final = {
     **dict.fromkeys(("js", "node"), "javascript"),
     **dict.fromkeys(("steps", "pipeline", "chain"), "workflow"),
 }
+_OF_MODELS: Final = frozenset(("agent", "llm", "ai", "prompt", "chat", "model"))
 _IN_REQUESTS: Final = {"params": "query", "query_params": "query", "authorization": "auth"}
 _VALUE_TYPES: Final = {
     **dict.fromkeys(("text", "date", "datetime", "time", "uuid", "email", "url"), "string"),
@@ -123,12 +125,21 @@ _OF_RUNNERS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """What runs an entry -> what its keys are called by others, or that they stand in its config."""
 _RUNNERS: Final = {"argv": "run_command", "sql": "sql_query"}
-_OF_SERVERS: Final = frozenset(("url", "command", "args", "env", "headers", "transport"))
-_OF_CODE: Final = frozenset(("code", "script", "source_code"))
-_SERVER_CURE: Final = (
-    "a server is a definition of its own, with kind: mcp_server; write server: NAME here"
+_CURES_OF_RUNNERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "mcp": dict.fromkeys(
+        ("url", "command", "args", "env", "headers", "transport"),
+        "a server is a definition of its own, with kind: mcp_server; write server: NAME here",
+    ),
+    "sql_query": {"params": "leave it out: the statement has each parameter as :name"},
+    "python": dict.fromkeys(
+        ("code", "script", "source_code"),
+        "write it as a function of a module, and handler: module:function here",
+    ),
+}
+_MODEL_CURES: Final = dict.fromkeys(
+    ("prompt", "system_prompt", "model", "messages"),
+    "leave it out: no entry asks a model, but a function of yours may",
 )
-_CODE_CURE: Final = "write it as a function of a module, and handler: module:function here"
 _LONGEST_CURE: Final = 1_000
 _ARGS: Final = "args"
 _COMMAND_LINES: Final = ("argv", _ARGS)
@@ -163,16 +174,11 @@ def meant_in_entry(key: str, entry: Mapping[str, Any]) -> tuple[str, str]:
     meant = _OF_RUNNERS.get(runner, {}).get(key, "")
     if meant and meant not in entry:
         return meant, ""
-    if runner == "mcp" and key in _OF_SERVERS:
-        return "", _SERVER_CURE
-    if runner == "sql_query" and key == "params":
-        return "", "leave it out: the statement has each parameter as :name"
-    if entry.get("type") != "python" or "handler" in entry:
-        return "", ""
-    if key in ("module", "function"):
-        words = entry.get("module", "module"), entry.get("function", "function")
-        return "", f"write handler: {':'.join(map(str, words))[:80]}"
-    return "", _CODE_CURE if key in _OF_CODE else ""
+    if key in ("module", "function") and entry.get("type") == "python":
+        words = ((each, entry.get(each)) for each in ("module", "function"))
+        place = ":".join(word if isinstance(word, str) else each for each, word in words)
+        return "", f"write handler: {place[:80]}"
+    return "", _CURES_OF_RUNNERS.get(runner, {}).get(key) or _MODEL_CURES.get(key, "")
 
 
 def key_cure(key: str) -> str:
@@ -197,6 +203,8 @@ def entry_type_cure(value: str, types: Iterable[str]) -> str:
     kinds = import_module("tool_engine.catalog.definition.starter").KINDS
     name = value.lower()
     is_type = name in types
+    if name in _OF_MODELS:
+        return "write type: python, handler: module:function, a function that asks the model"
     handler = _HANDLERS.get(name) or (name if name in kinds and not is_type else "")
     return f"write type: builtin, handler: {handler}" if handler else ""
 
@@ -254,6 +262,8 @@ def find_foreign_form(definition: Mapping[str, Any]) -> tuple[str, str]:
     if definition.get("type") == "function" and "name" in definition:
         also = ", and strict" if "strict" in definition else ""
         return "type", f"leave it out{also}; entry says what runs the tool"
+    if isinstance(definition.get("mcpServers"), dict):
+        return "mcpServers", "save it as .mcp.json, or write each server with kind: mcp_server"
     for key in ("functionDeclarations", "function_declarations"):
         if isinstance(definition.get(key), list):
             return key, "write each of its entries as a definition of its own"

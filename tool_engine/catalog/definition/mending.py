@@ -32,7 +32,7 @@ _MOST_WAYS: Final = 8
 _MOST_ROUNDS: Final = 8
 _ABSENT: Final = object()
 _QUOTED: Final = re.compile(r"'([^']*)'")
-_HANDLER: Final = re.compile(r"handler: (\w+)")
+_HANDLER: Final = re.compile(r"type: builtin, handler: (\w+)")
 _WORD: Final = re.compile(r"\w+")
 _NEAR: Final = re.compile(r"did you mean '([^']*)'\?")
 

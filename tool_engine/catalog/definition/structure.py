@@ -66,6 +66,8 @@ _KIND_NAMES: Final = {
     "null": "null",
 }
 _DEFINITION: Final = "a mapping with name, description, …"
+_NO_SERVER: Final = frozenset({"kind", "entry", "description", "parameters"})
+"""Keys that say what a definition is, if it is no server."""
 _ENTRY_TYPE: Final = ("entry", "type")
 # Read at import: the first definition may come from code on the event loop.
 _SCHEMA: Final = get_data("tool_engine.catalog", "definition.schema.json") or b""
@@ -93,6 +95,9 @@ def structure_faults(definition: Any) -> list[Fault]:
         # All else is a consequence: what it says is right, and stands where another API has it.
         message = "this is the form of another API"
         return [Fault((key,), message, at_key=True, cure=cure)]
+    if "command" in definition and _NO_SERVER.isdisjoint(definition):
+        message, cure = "command is a key of servers", "add kind: mcp_server"
+        return [Fault(("command",), message, at_key=True, cure=cure)]
     faults: dict[Fault, None] = {}
     for error in islice(_compile_validator().iter_errors(definition), MAX_PROBLEMS):
         faults.update(dict.fromkeys(_explain_error(error, definition)))
