@@ -6,6 +6,7 @@ The rows are as those of `test_cures_of_errors`, which counts what is tried.
 from __future__ import annotations
 
 import asyncio
+import copy
 import io
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 from yaml import safe_load
@@ -98,6 +100,11 @@ TRIED |= {OF_A_FILE, OF_MEMORY, OF_DATABASE, OF_READER, STREAM, CALLBACK}
 RESERVED = "calls/present.py: reserve one for each call with engine.calls.reserve_id()"
 OF_A_TOOL = "calls/present.py: leave it out"
 TRIED |= {OWN_LIMITS, ONE_EACH, DERIVED, RESERVED, OF_A_TOOL}
+TASK_IN_LINE = (
+    "calls/sharing.py: raise queue_timeout or max_concurrent, or make fewer calls at once"
+)
+UNREAD = "model/event.py: read it, then copy that"
+TRIED |= {TASK_IN_LINE, UNREAD}
 
 
 def check(row: str, error: object) -> None:
@@ -551,3 +558,47 @@ def test_what_an_overloaded_bucket_asks_for() -> None:
     assert not run(refusals(90.0, 10, 0.5))
     assert not run(refusals(200.0, 25, 0.5))
     assert not run(refusals(200.0, 10, 60.0))
+
+
+def test_call_that_shares_the_run_of_a_task_in_line() -> None:
+    """It waits longer, or has a slot beside the others, or is made when they have ended."""
+
+    async def ends(queue_timeout: float, most: int, pause: float = 0.0) -> Any:
+        limits = ConcurrencyConfig(max_concurrent=most, queue_timeout=queue_timeout)
+        async with ToolEngine(PLAIN, concurrency=limits) as engine:
+
+            @engine.tool(effect="read", concurrency={"collision": "single_flight"})
+            async def report(seconds: float) -> int:
+                """A report."""
+                await asyncio.sleep(seconds)
+                return 42
+
+            other = asyncio.create_task(engine.execute("report", {"seconds": 8.0}))
+            await turns()
+            task = await engine.start("report", {"seconds": 1.0})
+            await asyncio.sleep(pause)
+            call = await engine.execute("report", {"seconds": 1.0})
+            assert (await task.wait()).is_success
+            assert (await other).is_success
+            return call.error
+
+    check(TASK_IN_LINE, run(ends(2.0, 1)))
+    assert run(ends(20.0, 1)) is None
+    assert run(ends(2.0, 2)) is None
+    assert run(ends(2.0, 1, pause=7.0)) is None
+
+
+async def test_output_that_is_copied_before_it_is_read() -> None:
+    """It is read before."""
+    async with ToolEngine(PLAIN) as engine:
+        engine.register_tool({"name": "give", "description": "Gives."}, answer)
+        events: list[ToolEngineEvent] = []
+        engine.subscribe(events.append, "execution_completed")
+        await engine.execute("give")
+    result = events[0].execution_result
+    with pytest.raises(TypeError) as raised:
+        copy.deepcopy(msgspec.structs.asdict(result))
+    check(UNREAD, raised.value)
+    assert result is not None
+    assert result.output == {"result": 42}
+    assert copy.deepcopy(msgspec.structs.asdict(result))["output"] == {"result": 42}
