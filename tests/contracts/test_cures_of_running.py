@@ -596,9 +596,9 @@ async def test_output_that_is_copied_before_it_is_read() -> None:
         engine.subscribe(events.append, "execution_completed")
         await engine.execute("give")
     result = events[0].execution_result
+    assert result is not None
     with pytest.raises(TypeError) as raised:
         copy.deepcopy(msgspec.structs.asdict(result))
     check(UNREAD, raised.value)
-    assert result is not None
     assert result.output == {"result": 42}
     assert copy.deepcopy(msgspec.structs.asdict(result))["output"] == {"result": 42}
