@@ -53,10 +53,7 @@ def calling(tmp_path: Path, name: str, *words: str, **keys: Any) -> Iterator[Any
 
 
 def test_what_ctrl_c_waits_for(tmp_path: Path) -> None:
-    """A tool that takes no cancelling is named after a second; a second Ctrl-C ends the command.
-
-    With records in a database, whose thread cannot be started by what is collected last.
-    """
+    """A tool that takes no cancelling is named after a second; a second Ctrl-C ends the command."""
     with calling(tmp_path, "swallow", timeout=100) as process:
         assert process.stderr.readline() == "begun\n"
         process.send_signal(signal.SIGINT)

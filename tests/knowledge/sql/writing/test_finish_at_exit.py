@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -90,3 +92,33 @@ def test_the_last_second_is_bounded(tmp_path: Path) -> None:
     assert rows == 500
     assert "records_dropped" in said
     assert time.monotonic() - began < BOUND / 2
+
+
+COLLECTED_LAST = """
+import asyncio, gc, sys
+from tool_engine import ToolEngine, ToolEngineConfig
+folder = sys.argv[1]
+async def wait():
+    await asyncio.sleep(60)
+async def main():
+    engine = ToolEngine(ToolEngineConfig(tools_directory=folder, records=f"sqlite:///{folder}/c.db"))
+    engine.register_tool({"name": "wait", "description": "Waits."}, wait)
+    await engine.load()
+    call = engine.execute("wait")
+    call.send(None)
+    kept = [call]
+    kept.append(kept)
+    gc.disable()
+asyncio.run(main())
+"""
+
+
+def test_a_call_that_is_collected_with_the_interpreter(tmp_path: Path) -> None:
+    """It is broken off when no thread begins any more: the program ends all the same."""
+    done = subprocess.run(
+        [sys.executable, "-c", COLLECTED_LAST, str(tmp_path)],
+        timeout=BOUND,
+        check=True,
+        capture_output=True,
+    )
+    assert b"Traceback" not in done.stderr
