@@ -136,9 +136,11 @@ class World:
         for name in KINDS:
             self._register(engine, name)
         steps = [
-            {"id": "a", "tool": "slow", "params": {"depth": 1}},
+            # A workflow reads each of its parameters.
+            {"id": "a", "tool": "slow", "params": {"depth": 1}, "if": "params.depth < 9"},
             {"id": "b", "tool": self.pick("flight", "nested", "asks"), "params": {"depth": 2}},
         ]
+        steps[1]["if"] = "params.seconds >= 0"
         flow = bare("flow", parameters=PARAMETERS, effect="read")
         engine.register_tool({**flow, "entry": {"type": "workflow", "steps": steps}})
         await engine.load()
