@@ -60,6 +60,7 @@ async def test_a_value_is_never_a_reference(engine: ToolEngine, lure: str) -> No
     first = step("first", "answer", params={"text": "${params.text}"})
     second = step("second", "answer", params={"text": "<${steps.first.output.text}>"})
     third = step("third", "answer", params={"text": "${steps.second.output.text}"})
+    third["if"] = "params.token != ''"
     engine.register_tool(make_workflow(first, second, third, params=("text", "token")))
     result = await run(engine, text=lure, token=SECRET)
     assert result.output == {"text": f"<{lure}>"}
