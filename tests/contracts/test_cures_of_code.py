@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from tests.approval.test_book import CHANGED, TOOL, YES, Clock
 from tests.contracts.test_cures_of_errors import HEAD, names_cure
@@ -27,6 +28,7 @@ from tests.testing.test_scratch_sources import TOOL as STOCK
 from tool_engine import (
     BreakerPolicy,
     ConcurrencyConfig,
+    ConsoleApprover,
     ImageContent,
     ResourceContent,
     ResourceLink,
@@ -40,6 +42,7 @@ from tool_engine import (
     chat_model,
 )
 from tool_engine.admission.breaker import CircuitBreaker
+from tool_engine.admission.bridge import ControllerBridge
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.model.json.result_path import read_path
 from tool_engine.model.settings.postgres_url import connect_arguments
@@ -50,6 +53,11 @@ BOUND = 30.0
 Q = {"name": "q", "type": "string", "description": "What", "required": True}
 OTHER = {**HEAD, "name": "other"}
 LOOSE = {**Q, "required": False}
+
+
+async def bridged() -> ControllerBridge:
+    """A bridge to a controller of the loop that runs."""
+    return ToolConcurrencyController().bridge()
 
 
 def registered(handler: Callable[..., Any], *parameters: dict[str, Any]) -> ToolEngine:
@@ -171,9 +179,14 @@ CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
        'such as items[3].name or "first name"'), lambda: read_path("items.3..name"),
      lambda: (read_path("items[3].name"), read_path('"first name"'))),
     ("session/parts.py: write […]", lambda: derived("t"), lambda: derived(["t"])),
-    (("agent/models/registry.py: write openai:… with base_url for a server that speaks OpenAI's "
-      "protocol"), lambda: chat_model("qwen"),
+    ("agent/models/registry.py: got ……", lambda: chat_model("qwen"),
      lambda: chat_model("openai:qwen", api_key="k", base_url="http://127.0.0.1:9")),
+    ("approval/console.py: write sys.stdin, or leave it out",
+     lambda: ConsoleApprover(stdin=5), lambda: ConsoleApprover(stdin=sys.stdin)),
+    ("model/checks/setting_kinds.py: write …",
+     lambda: ConsoleApprover(5), lambda: ConsoleApprover(Console())),
+    ("admission/bridge.py: write controller.bridge() of the one whose slots are wanted",
+     lambda: ControllerBridge(5, 5), lambda: asyncio.run(bridged())),
     (("agent/models/openai_responses.py: leave it out, and keep the conversation with "
       "AgentLoop.to_dict()"),
      lambda: chat_model("openai_responses:qwen", api_key="k", previous_response_id="r"),

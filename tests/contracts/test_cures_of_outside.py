@@ -36,7 +36,10 @@ ELSEWHERE = "approval/desk.py: the request stays open"
 LOOP = "calls/home_loop.py: use `await engine.execute(...)`, or in a tool `await context.call(...)`"
 DECISIONS = "cli/chat/sessions_command.py: `tool-engine sessions decisions` lists those that do"
 CLOSED = "following.py: make a new one"
-TWICE = "following.py: remove it first, or name one of the two otherwise"
+TWICE = (
+    "following.py: take it out with remove_source(…), or give this one another origin, which "
+    "import_tools takes as origin='import:NAME'"
+)
 ITS_ENGINE = "cli/files/lock_command.py: name its engine with --app MODULE:NAME"
 DAMAGED = "knowledge/memory_approvals.py: it holds for no principal: revoke it"
 TRIED = {ELSEWHERE, LOOP, DECISIONS, CLOSED, TWICE, ITS_ENGINE, DAMAGED}

@@ -23,6 +23,7 @@ from tool_engine.access.jwt_verifier import JWTVerifier
 from tool_engine.access.principal import Principal, read_patterns
 from tool_engine.access.tokens import TokenFile
 from tool_engine.approval.policy import PermissionRule
+from tool_engine.cli.app import run as run_app
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.serving.token_command import run_command
 from tool_engine.errors import ConfigurationError
@@ -67,6 +68,9 @@ HOST = "access/hosts.py: write HOST or HOST:PORT, in ASCII and an address of IPv
 ORIGIN = "access/pages.py: write https://HOST or https://HOST:PORT, as browsers send it"
 OTHER_ROOT = "server/routing.py: choose another one, such as '/tools'"
 NO_DOTS = "server/routing.py: leave them out"
+PORT = "cli/serving/serve_command.py: write --port …"
+HTTP = "cli/mcp/mcp_command.py: write …:…"
+TRIED |= {PORT, HTTP}
 TRIED |= {KEY_SET, NAME_KEYS, PATTERNS, RIGHTS, TEXTS, HOST, ORIGIN, OTHER_ROOT, NO_DOTS}
 
 
@@ -275,3 +279,25 @@ def test_a_token_file_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[st
     found = asyncio.run(TokenFile(str(path)).find_principal(token))
     assert found is not None
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("row", "wrong", "right"),
+    [
+        (PORT, "serve --no-auth --host PORT", "serve --no-auth --port PORT"),
+        (HTTP, "mcp serve --http PORT", "mcp serve --http 127.0.0.1:PORT"),
+    ],
+)
+def test_a_port_for_an_address(
+    row: str, wrong: str, right: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it is written then, it is the port: one that is taken, so that the command ends."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        for line in (wrong, right):
+            words = line.replace("PORT", port).split()
+            assert run_app(["--tools", str(tmp_path), *words]) == 2
+            said = capsys.readouterr().err
+            assert names_cure(row, said) is (line == wrong), said
+    assert port in said
+    assert "in use" in said
