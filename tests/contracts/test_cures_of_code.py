@@ -52,6 +52,7 @@ from tool_engine.testing.arguments import ArgumentMaker
 BOUND = 30.0
 Q = {"name": "q", "type": "string", "description": "What", "required": True}
 OTHER = {**HEAD, "name": "other"}
+FIVE: Any = 5
 LOOSE = {**Q, "required": False}
 
 
@@ -182,11 +183,11 @@ CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
     ("agent/models/registry.py: got ……", lambda: chat_model("qwen"),
      lambda: chat_model("openai:qwen", api_key="k", base_url="http://127.0.0.1:9")),
     ("approval/console.py: write sys.stdin, or leave it out",
-     lambda: ConsoleApprover(stdin=5), lambda: ConsoleApprover(stdin=sys.stdin)),
+     lambda: ConsoleApprover(stdin=FIVE), lambda: ConsoleApprover(stdin=sys.stdin)),
     ("model/checks/setting_kinds.py: write …",
-     lambda: ConsoleApprover(5), lambda: ConsoleApprover(Console())),
+     lambda: ConsoleApprover(FIVE), lambda: ConsoleApprover(Console())),
     ("admission/bridge.py: write controller.bridge() of the one whose slots are wanted",
-     lambda: ControllerBridge(5, 5), lambda: asyncio.run(bridged())),
+     lambda: ControllerBridge(FIVE, FIVE), lambda: asyncio.run(bridged())),
     (("agent/models/openai_responses.py: leave it out, and keep the conversation with "
       "AgentLoop.to_dict()"),
      lambda: chat_model("openai_responses:qwen", api_key="k", previous_response_id="r"),
