@@ -65,7 +65,7 @@ def test_defaults_and_examples() -> None:
         ToolConfigLoader().from_mapping(definition(default=nested(30, "x")))
     shown = {**definition(), "examples": [{"params": {"p": nested(30, "x")}}]}
     flaws = lint_tool(ToolConfigLoader().from_mapping(shown))
-    assert [each.path for each in flaws if "own rules" in each.message] == ["examples[0].params"]
+    assert [each.path for each in flaws if "own rules" in each.message] == ["examples[0].params.p"]
 
 
 def test_outputs() -> None:
