@@ -423,6 +423,7 @@ CURES = [
     Row(HEAD + Q + "concurrency: {key: params.zzz}\n", "", swap("params.zzz", "params.q")),
     Row(HEAD + "result: {strategy: head}\n", "add max_chars", swap("head", "head, max_chars: 100")),
     Row(HEAD + "result: {select: 'a['}\n", "correct it", swap("a[", "a")),
+    Row(HEAD + "result: {select: '$.a'}\n", "leave out the $.", swap("$.a", "a")),
     Row(
         HEAD + Q + HTTP.replace("{q}'", "{q}', query: {v: 1.10}"),
         "quote it to send what is written",

@@ -31,10 +31,12 @@ READERS = {
     ),
     "sources/tool_view.py": ("`{{if NAME}}`",),
     "testing/cases.py": ("`${env:NAME}`",),
-    # Whether an address is fixed, which text is written in quotes, and where an answer is in JSON.
+    # Whether an address is fixed, which text is written in quotes, what in JSON is an answer, and
+    # which request is in JSON.
     "catalog/lint_rules/effects.py": (),
     "catalog/yaml/unparsed.py": (),
     "mcp_server/long_answers.py": (),
+    "executors/mcp/given_up.py": (),
 }
 
 

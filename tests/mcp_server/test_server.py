@@ -271,7 +271,7 @@ async def test_groups_are_prompts(engine: ToolEngine, connect: Connect) -> None:
         ({"page_size": 0}, "page_size must be"),
         ({"approvals": "Operator"}, "did you mean 'operator'"),
         ({"state_keys": [b"short"]}, "state_keys must be secrets of at least 32 bytes"),
-        ({"state_keys": ["s" * 32]}, "state_keys must be secrets of at least 32 bytes"),
+        ({"state_keys": ["s" * 32]}, "state_keys must be a list of secrets of at least 32 bytes"),
         ({"expose": "add"}, "expose must be a ToolSelection"),
         ({"expose": ToolSelection(groups=("nope",))}, "there is no group 'nope'"),
     ],

@@ -74,11 +74,11 @@ class CalculatorExecutor:
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
         """Return the value of `params["expression"]`; raise `ToolExecutionError` if it has none."""
-        expression = params.get("expression")
-        if expression is None:
+        if "expression" not in params:
             raise ToolExecutionError(
                 "the calculator takes the parameter 'expression'; declare it, with required: true"
             )
+        expression = params["expression"]
         if not isinstance(expression, str):
             raise ToolExecutionError(
                 f"expression must be a text such as '1+2', got {type(expression).__name__}"
