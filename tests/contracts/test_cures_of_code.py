@@ -188,6 +188,8 @@ CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
      lambda: ConsoleApprover(FIVE), lambda: ConsoleApprover(Console())),
     ("admission/bridge.py: write controller.bridge() of the one whose slots are wanted",
      lambda: ControllerBridge(FIVE, FIVE), lambda: asyncio.run(bridged())),
+    ("admission/bridge.py: write asyncio.get_running_loop() where the controller lives",
+     lambda: ControllerBridge(ToolConcurrencyController(), FIVE), lambda: asyncio.run(bridged())),
     (("agent/models/openai_responses.py: leave it out, and keep the conversation with "
       "AgentLoop.to_dict()"),
      lambda: chat_model("openai_responses:qwen", api_key="k", previous_response_id="r"),

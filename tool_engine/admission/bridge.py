@@ -26,7 +26,6 @@ from tool_engine.errors import (
 )
 from tool_engine.model.call import ToolExecutionContext, check_timeout
 from tool_engine.model.checks.known_fields import KnownArguments
-from tool_engine.model.checks.setting_kinds import check_object
 from tool_engine.model.json.copying import refuse_copying
 
 LOOK_INTERVAL: Final = 0.5
@@ -85,8 +84,11 @@ class ControllerBridge(KnownArguments):
                 f"controller must be a ToolConcurrencyController, got {controller!r:.80}; write "
                 "controller.bridge() of the one whose slots are wanted"
             )
-        loop = "asyncio.get_running_loop() where the controller lives"
-        check_object("home_loop", home_loop, asyncio.AbstractEventLoop, loop)
+        if not hasattr(home_loop, "is_closed"):
+            raise ConfigurationError(
+                f"home_loop must be an event loop, got {home_loop!r:.80}; write "
+                "asyncio.get_running_loop() where the controller lives"
+            )
         self.controller = controller
         self.home_loop = home_loop
         self.patience = patience

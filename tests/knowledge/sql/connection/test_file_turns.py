@@ -58,3 +58,4 @@ async def test_a_turn_is_given_back_by_its_owner_alone(
     assert turn.given_back == 0
     turn.release()
     assert await asyncio.to_thread(turn.acquire, BOUND), "its thread keeps it for ever"
+    turn.release()  # which thread had it first is open
