@@ -294,12 +294,14 @@ class CallEnding:
 
     def read_anew(self, now: float, call: Call, slot: Slot) -> datetime:
         """Read the wall clock anew at the end of a call that was not plain."""
-        has_waited = call.run is not None or call.retries > 0
+        has_waited = call.retries > 0
         # The deadline may be that of its caller, who has held the loop beyond it.
         has_waited |= now < slot.acquired_at + _LATE
         return self.read_date(now, call, call.deadline, has_waited)
 
-    def read_date(self, now: float, call: Call, deadline: float, has_waited: bool) -> datetime:
+    def read_date(
+        self, now: float, call: Call, deadline: float, has_waited: bool = False
+    ) -> datetime:
         """Read the wall clock anew, at `now` on the loop's clock.
 
         Where a call has ended long after its deadline without a wait, warn of its tool: nothing
@@ -309,9 +311,10 @@ class CallEnding:
             now: The time.
             call: It ends now.
             deadline: Its own.
-            has_waited: Whether it has waited for anything, so that others may have run meanwhile.
+            has_waited: Whether it has waited for anything but its tool: others may have run
+                meanwhile. Of the tool it is known itself.
         """
-        if now > deadline + _LATE and not has_waited:
+        if now > deadline + _LATE and not has_waited and call.run is None:
             self._warn_of_block(call, deadline, now)
         # Reading the wall clock as a date costs as much as all the rest of making a result, so it
         # is read once per millisecond, the resolution in which results give dates.

@@ -256,9 +256,8 @@ async def finish_plain(  # noqa: C901, PLR0912 - each coroutine in between costs
         owner.end_broken(call, call.slot)
         raise
     if not run.is_troubled:
-        has_waited = call.run is not None
+        done = _end_plainly(wires, call, plan, run, call.lane)
         call.run = None  # the run knows its call: without a cycle both are freed at once
-        done = _end_plainly(wires, call, plan, run, call.lane, has_waited)
         if not isinstance(done, tuple):
             return done
     # Its work may go on without it.
@@ -269,7 +268,7 @@ async def finish_plain(  # noqa: C901, PLR0912 - each coroutine in between costs
 
 
 def _end_plainly(
-    wires: Wires, call: Call, plan: Plan, run: ToolTask, lane: Any, has_waited: bool = False
+    wires: Wires, call: Call, plan: Plan, run: ToolTask, lane: Any
 ) -> ToolExecutionResult | Begun:
     """Return the result of a call whose tool has ended, or what is left to be done."""
     _, clock, pool, queue, bus, _, owner, _, _, ending = wires
@@ -308,9 +307,9 @@ def _end_plainly(
     if pool.idle:
         pool.wake_idle()
     # The same as `CallEnding.succeed`, without what only other calls have.
-    (_, output, kept, whole), is_fresh = ready, now < ending.next_date
+    _, output, kept, whole = ready
     packed, call_id, facts = call.params, call.call_id, plan.facts
-    date = ending.date if is_fresh else ending.read_date(now, call, run.deadline, has_waited)
+    date = ending.date if now < ending.next_date else ending.read_date(now, call, run.deadline)
     after, serial, memory = now - ending.dated, call.serial, ending.memory
     name, tool, who = call.tool_name, plan.tool, call.context
     caller = None if who is ANONYMOUS else _end_scoped(who, packed, output, whole)
