@@ -52,7 +52,7 @@ RETURNED: tuple[Any, ...] = (
     {"content": [TEXT], "structuredContent": {"n": 1}},
     {"content": [TEXT], "structuredContent": {"n": "cold"}},
     {"n": "long " * 20_000},
-    [1.5] * 50_000,
+    [1.5] * 17_000,
 )
 MODES = ("enforce", "warn", "off")
 
