@@ -512,14 +512,20 @@ async def test_a_refusal_is_shared(limits: dict[str, Any], error_type: str) -> N
     await engine.close()
 
 
-async def test_a_task_waits_on_where_its_leader_was_refused() -> None:
-    """C22, K28: the queue refuses calls that wait too long, and no task that shares their run."""
+async def make_full_engine(seconds: float) -> tuple[ToolEngine, Audit, asyncio.Task[Any]]:
+    """An engine whose one slot a call of another tool has for so long, and that call."""
     engine = make_engine(1, queue_timeout=1.0)
     audit = Audit(engine)
     engine.register_tool(single(), Report())
-    engine.register_tool(bare("other"), partial(asyncio.sleep, 5.0))
+    engine.register_tool(bare("other"), partial(asyncio.sleep, seconds))
     other = start(engine, "other")
     await turns()
+    return engine, audit, other
+
+
+async def test_a_task_waits_on_where_its_leader_was_refused() -> None:
+    """C22, K28: the queue refuses calls that wait too long, and no task that shares their run."""
+    engine, audit, other = await make_full_engine(5.0)
     leader = start(engine)
     await turns()
     task = await engine.start("report")
@@ -531,12 +537,7 @@ async def test_a_task_waits_on_where_its_leader_was_refused() -> None:
 
 async def test_a_call_waits_for_a_task_in_line_no_longer_than_it_may() -> None:
     """C7, C22: a task may stand in line for hours, and who shared its run stood there likewise."""
-    engine = make_engine(1, queue_timeout=1.0)
-    audit = Audit(engine)
-    engine.register_tool(single(), Report())
-    engine.register_tool(bare("other"), partial(asyncio.sleep, 20.0))
-    other = start(engine, "other")
-    await turns()
+    engine, audit, other = await make_full_engine(20.0)
     task = await engine.start("report")
     await turns()
     began = asyncio.get_running_loop().time()

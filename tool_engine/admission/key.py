@@ -28,6 +28,12 @@ def name_key(name: tuple[str, object]) -> str:
     return f"the key of tool {scope!r}" if is_of_tool else f"key {value!r}"
 
 
+def bound_usable(limit: int | None, leased: int, used: int) -> int:
+    """Return how many units calls here may use: what other processes do with theirs is unknown."""
+    units = max(leased, used, 1)
+    return units if limit is None else min(units, limit)
+
+
 class Key:
     """A limit that lanes of several lines share, and a share of what is free.
 
@@ -97,8 +103,7 @@ class Key:
         """Return how many units its calls here may use, as `Bucket.find_usable`; None: any."""
         if self.resource is None:
             return self.limit
-        units = max(self.most, self.used, 1)
-        return units if self.limit is None else min(units, self.limit)
+        return bound_usable(self.limit, self.most, self.used)
 
     def lets(self, weight: int, order: Order = COMES_LAST) -> bool:
         """Whether a call has room, and overtakes none that waits for more; by default a new one.

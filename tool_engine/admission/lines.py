@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from tool_engine.admission.breaker import CircuitBreaker
 from tool_engine.admission.counts import Counts, ToolCounts
-from tool_engine.admission.key import COMES_LAST, Key
+from tool_engine.admission.key import COMES_LAST, Key, bound_usable
 from tool_engine.admission.load.adaptive import AdaptiveLimit
 from tool_engine.admission.load.overload import OverloadWatch, Places
 from tool_engine.admission.request import AdmissionRequest
@@ -221,14 +221,10 @@ class Bucket(Line):
         return self.paused_until is None
 
     def find_usable(self) -> int | None:
-        """Return how many units its calls here may use; None: any number.
-
-        Of those that processes share: what others do with theirs is unknown.
-        """
+        """Return how many units its calls here may use; None: any number."""
         if self.lease is None or not self.lease.is_shared:
             return self.limit
-        units: int = max(self.lease.most, self.used, 1)
-        return units if self.limit is None else min(units, self.limit)
+        return bound_usable(self.limit, self.lease.most, self.used)
 
     @property
     def largest(self) -> int | None:

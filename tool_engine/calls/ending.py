@@ -294,9 +294,8 @@ class CallEnding:
 
     def read_anew(self, now: float, call: Call, slot: Slot) -> datetime:
         """Read the wall clock anew at the end of a call that was not plain."""
-        has_waited = call.retries > 0
         # The deadline may be that of its caller, who has held the loop beyond it.
-        has_waited |= now < slot.acquired_at + _LATE
+        has_waited = call.retries > 0 or now < slot.acquired_at + _LATE
         return self.read_date(now, call, call.deadline, has_waited)
 
     def read_date(

@@ -77,7 +77,7 @@ class _Message(msgspec.Struct):
     report: msgspec.Raw = msgspec.Raw()
 
 
-class _KilledError(ToolExecutionError):
+class _KilledError(WorkerLostError):
     """A signal has ended a process before it took a call."""
 
 
@@ -349,7 +349,7 @@ class FleetHost:
         for attempt in range(_TRIES):
             try:
                 return await self._try_start()
-            except (WorkerLostError, UnreadError, _KilledError) as error:
+            except (WorkerLostError, UnreadError) as error:
                 # Killed by others, perhaps: nothing of a call has run there.
                 if attempt == _TRIES - 1:
                     kind = "lost" if isinstance(error, _KilledError) else "execution"
