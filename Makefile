@@ -99,7 +99,7 @@ run: setup ## Show the engine at work, offline, in seconds; DEMO=--studio: in a 
 quick: setup ## Run the tests that need no process, database or document: under a minute
 	$(BIN)/python -m tests --quick
 
-test: setup ## Run all tests, five processes at a time
+test: setup ## Run all quick tests, and of those that take long some in turn, five processes at a time
 	$(BIN)/python -m tests
 
 coverage: setup ## Run all tests with all random cases and branch coverage: at least 95 %

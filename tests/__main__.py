@@ -27,7 +27,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.effort import VARIABLE
+from tests.measuring import FOLDER, write_costs
 from tests.postgres_server import MADE
+from tests.turns import TURN
 from tests.warm import ADDRESS, SDK, Program, Server
 
 TESTS = Path(__file__).parent
@@ -348,6 +350,10 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     kind.add_argument(
         "--coverage", action="store_true", help="all random cases, and branch coverage"
     )
+    kind.add_argument("--all", action="store_true", help="also what takes long and has no turn")
+    kind.add_argument(
+        "--costs", action="store_true", help="the same, and write down how long each test takes"
+    )
     return parser.parse_args(arguments)
 
 
@@ -356,6 +362,8 @@ def main(arguments: Sequence[str]) -> int:
     options = options_of(arguments)
     effort = os.environ.get(VARIABLE, "usual")
     unused, measured = [*UNUSED, "pytest_cov"], []
+    if options.costs:
+        measured = ["-p", "tests.measuring"]
     if options.quick:
         effort = "quick"
     elif options.coverage:
@@ -369,12 +377,15 @@ def main(arguments: Sequence[str]) -> int:
     compileall.compile_dir(ROOT / "tool_engine", quiet=1)
     # One order of sets in all parts, and a number to repeat it with.
     seed = os.environ.get("PYTHONHASHSEED") or str(secrets.randbelow(2**32))
-    print(f"PYTHONHASHSEED={seed} {VARIABLE}={effort}", flush=True)
+    turn = os.environ.get(TURN) or str(secrets.randbelow(2**32))
+    turn = "" if options.all or options.costs else turn
+    print(f"PYTHONHASHSEED={seed} {VARIABLE}={effort} {TURN}={turn}", flush=True)
     with tempfile.TemporaryDirectory(prefix="tests-", dir=folder_in_memory()) as name:
         folder = Path(name)
         folder.chmod(0o711)  # the database server may run as another user
         environment = {**os.environ, "PYTHONHASHSEED": seed, VARIABLE: effort, "TMPDIR": name}
-        environment[MADE] = name
+        environment |= {MADE: name, TURN: turn, FOLDER: str(folder / "costs")}
+        (folder / "costs").mkdir()
         environment["COVERAGE_FILE"] = str(folder / ".coverage")
         files = list_test_files()
         parts = quick_parts(files) if options.quick else [heartbeats(folder), *parts_of(files)]
@@ -389,6 +400,8 @@ def main(arguments: Sequence[str]) -> int:
         code = asyncio.run(run_all(parts, words, environment, forking))
         for server in filter(None, (forking, warm)):
             server.close()
+        if options.costs:
+            write_costs(folder / "costs")
         return max(code, report_coverage(environment)) if options.coverage else code
 
 

@@ -24,6 +24,7 @@ from tests.postgres import postgres_server as postgres_server  # one server for 
 from tests.ray_cluster import ray_cluster as ray_cluster
 from tests.thinning import list_tried
 from tests.tracing import traced_at_first
+from tests.turns import list_in_turn
 from tests.watching import Watch
 from tool_engine.redaction.known import known_secrets
 
@@ -63,11 +64,11 @@ def pytest_timeout_cancel_timer() -> bool | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out combinations of tests that are `thinned`, unless one is asked for by name."""
+    """Leaves out what `thinned` and `turns` say, unless a test is asked for by name."""
     # Not of what was typed: `-W` has such a word, too.
     if any("::" in each for each in config.args):
         return
-    tried = list_tried(items)
+    tried = list_in_turn(list_tried(items))
     if len(tried) < len(items):
         config.hook.pytest_deselected(items=list(set(items) - set(tried)))
         items[:] = tried

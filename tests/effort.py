@@ -2,8 +2,8 @@
 
 `make quick` tries a few of each, `make test` as many as find what a change of a day breaks, and
 `make coverage`, which `make proof` includes, all. What is listed by hand, and each moment at which
-a call can be cancelled, is tried in every run; of a list times a list, each of both, but where the
-test is marked as `thinned`, not each with each.
+a call can be cancelled, is tried at every effort (`make test` takes turns: `tests/turns.py`); of a
+list times a list, each of both, but where the test is marked as `thinned`, not each with each.
 """
 
 from __future__ import annotations

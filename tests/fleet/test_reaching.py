@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,7 @@ async def test_one_caller_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> No
         await patient
 
 
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: make ray")
 async def test_the_command_ends(
     listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
