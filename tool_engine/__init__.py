@@ -12,12 +12,6 @@ if TYPE_CHECKING:
     from tool_engine.admission.announcing import SlotEvent
     from tool_engine.admission.bridge import ControllerBridge
     from tool_engine.admission.controller import ToolConcurrencyController
-    from tool_engine.admission.snapshot import (
-        ConcurrencySnapshot,
-        HeldSlot,
-        WaitExplanation,
-        WaitingCall,
-    )
     from tool_engine.agent.answer import AgentAnswer, StopReason
     from tool_engine.agent.events import AgentEvent, AgentEventType
     from tool_engine.agent.loop import AgentLoop
@@ -86,6 +80,12 @@ if TYPE_CHECKING:
         StandingStorage,
         ToolCallingProtocol,
         ToolExecutor,
+    )
+    from tool_engine.interfaces.admission_view import (
+        ConcurrencySnapshot,
+        HeldSlot,
+        WaitExplanation,
+        WaitingCall,
     )
     from tool_engine.interfaces.metrics import ConcurrencyMetrics
     from tool_engine.knowledge.memory import MemoryStorage
@@ -296,7 +296,7 @@ _MODULES = {
     "admission.announcing": "SlotEvent",
     "admission.bridge": "ControllerBridge",
     "admission.controller": "ToolConcurrencyController",
-    "admission.snapshot": "ConcurrencySnapshot HeldSlot WaitExplanation WaitingCall",
+    "interfaces.admission_view": "ConcurrencySnapshot HeldSlot WaitExplanation WaitingCall",
     "agent.answer": "AgentAnswer StopReason",
     "agent.events": "AgentEvent AgentEventType",
     "agent.loop": "AgentLoop",

@@ -14,8 +14,8 @@ from tests.admission.conftest import MakeCrew
 from tests.admission.crew import Crew, context
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.admission.key import Key
+from tool_engine.admission.reasons import Reason
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.admission.snapshot import Reason
 from tool_engine.errors import CircuitOpenError
 from tool_engine.model.settings.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
 

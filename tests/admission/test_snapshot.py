@@ -19,8 +19,8 @@ from tests.effort import share_of
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, ConcurrencySlot
-from tool_engine.admission.snapshot import ConcurrencySnapshot
 from tool_engine.config import ConcurrencyConfig, KeyLimits
+from tool_engine.interfaces.admission_view import ConcurrencySnapshot
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 
 

@@ -11,8 +11,8 @@ import pytest
 from tests.admission.conftest import MakeCrew
 from tests.admission.crew import Crew, controller_of
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.admission.snapshot import WaitExplanation
 from tool_engine.admission.view import ServiceTimes, find_percentile
+from tool_engine.interfaces.admission_view import WaitExplanation
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.cluster.crew import BOUND
 from tests.server.conftest import Service, served, write_tokens
 from tests.studio.conftest import Browser
 from tool_engine import ToolEngine, ToolExecutionContext
-from tool_engine.admission.snapshot import ClusterSnapshot
+from tool_engine.interfaces.admission_view import ClusterSnapshot
 from tool_engine.server import create_app
 
 

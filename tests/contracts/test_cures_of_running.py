@@ -23,6 +23,7 @@ from tests.agent.models.asking import client_of
 from tests.agent.models.servers import Turn, play
 from tests.approval.test_console import ASKS, Terminal
 from tests.calls.audit import turns
+from tests.contracts.doors.test_bare_controller import BareController
 from tests.contracts.test_cures_of_errors import HEAD, names_cure
 from tests.integration.test_bridge import Home, LoopThread
 from tool_engine import (
@@ -96,7 +97,8 @@ DERIVED = (
     "interfaces/checking.py: pass an object of a class that derives from "
     "tool_engine.interfaces.…, which has what may be left out"
 )
-TRIED |= {OF_A_FILE, OF_MEMORY, OF_DATABASE, OF_READER, STREAM, CALLBACK}
+OWN_METHOD = "interfaces/admission.py: write its method …"
+TRIED |= {OWN_METHOD, OF_A_FILE, OF_MEMORY, OF_DATABASE, OF_READER, STREAM, CALLBACK}
 RESERVED = "calls/present.py: reserve one for each call with engine.calls.reserve_id()"
 OF_A_TOOL = "calls/present.py: leave it out"
 TRIED |= {OWN_LIMITS, ONE_EACH, DERIVED, RESERVED, OF_A_TOOL}
@@ -141,6 +143,21 @@ async def test_a_controller_for_two_engines() -> None:
     await first.close()
     assert (await second.execute("missing")).error_type == "tool_not_found"
     await second.close()
+
+
+def test_a_controller_without_a_method() -> None:
+    """With one of its own it does what is asked for."""
+    asked: list[str] = []
+
+    class Pausing(BareController):
+        def pause(self) -> None:
+            asked.append("pause")
+
+    with pytest.raises(ConfigurationError) as raised:
+        BareController().pause()
+    check(OWN_METHOD, raised.value)
+    Pausing().pause()
+    assert asked == ["pause"]
 
 
 async def test_a_part_that_lacks_something() -> None:

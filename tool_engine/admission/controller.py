@@ -21,12 +21,12 @@ from tool_engine.admission.load.adaptive import refuse_samples
 from tool_engine.admission.pool import SlotPool
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot, SlotBlock
-from tool_engine.admission.snapshot import ConcurrencySnapshot, WaitExplanation
 from tool_engine.admission.view import ControllerView
 from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolEngineError
 from tool_engine.interfaces import AdmissionUser
+from tool_engine.interfaces.admission_view import ConcurrencySnapshot, WaitExplanation
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.known_fields import KnownArguments

@@ -15,18 +15,16 @@ from tool_engine.admission.breaker import STATES
 from tool_engine.admission.key import SHARED, Key
 from tool_engine.admission.lines import Bucket, Lane
 from tool_engine.admission.pool import SlotPool
+from tool_engine.admission.reasons import Reason, name_of, reason_of
 from tool_engine.admission.slot import ACTIVE, BYPASS, PARKED, ZOMBIE, ConcurrencySlot, Order
-from tool_engine.admission.snapshot import (
-    ConcurrencySnapshot,
-    HeldSlot,
-    Reason,
-    WaitExplanation,
-    WaitingCall,
-    name_of,
-    reason_of,
-)
 from tool_engine.admission.waiting import Waiter
 from tool_engine.interfaces import AdmissionUser
+from tool_engine.interfaces.admission_view import (
+    ConcurrencySnapshot,
+    HeldSlot,
+    WaitExplanation,
+    WaitingCall,
+)
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 
 if TYPE_CHECKING:

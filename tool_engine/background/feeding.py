@@ -150,7 +150,7 @@ class Feeding:
             return None
         begun = self.runner.begin_call(name, params, ANONYMOUS)
         if begun is not None and begun.plan.tool.background == "never":
-            self._engine.controller.release(begun.slot, outcome=None)
+            self.runner.controller.release(begun.slot, outcome=None)
             return None
         return begun
 
@@ -250,7 +250,7 @@ class Feeding:
         """Return why no task is taken now, which other engines may run; None: some are."""
         if self.is_resting:
             return "about to end"
-        return self._engine.controller.explain_shut()
+        return self.runner.controller.explain_shut()
 
     async def describe_wait(self, kept: KeptTask) -> None:
         """Say what a queued task waits for."""

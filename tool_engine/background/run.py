@@ -28,7 +28,7 @@ from tool_engine.errors import (
     RateLimitedError,
     SlotRejectedError,
 )
-from tool_engine.interfaces import RecordStorage, Slot
+from tool_engine.interfaces import AdmissionController, RecordStorage, Slot
 from tool_engine.interfaces.task_storage import TaskStorage
 from tool_engine.knowledge.shared_clock import SharedClock
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
@@ -73,6 +73,7 @@ class _EndedError(AdmissionError):
 class Home(Protocol):
     """What runs tasks: see `Feeding`."""
 
+    controller: AdmissionController
     storage: TaskStorage
     records: RecordStorage | None
     """Where the records of its calls are kept; None: apart from tasks, or its program's way."""
@@ -162,7 +163,7 @@ class TaskRun(msgspec.Struct, eq=False):
         """Give a slot back that its call has not taken."""
         slot, self.slot = self.slot, None
         if slot is not None:
-            self._engine.controller.release(slot, outcome=None)
+            self._home.controller.release(slot, outcome=None)
 
     def refuse(self, refusal: Refusal) -> ToolExecutionResult:
         """End the call without its tool: one result, one record, one event."""
@@ -271,7 +272,7 @@ class TaskRun(msgspec.Struct, eq=False):
         kept, slot = self.kept, self.slot
         is_written = slot is not None
         if slot is None:
-            self.slot = slot = self._engine.controller.admit_nowait(request, now, call_id)
+            self.slot = slot = self._home.controller.admit_nowait(request, now, call_id)
         if slot is None or not self._is_plain or self.ending is not None:
             return None
         state = None if is_written else make_running(kept.state, call_id, self._home.clock.now())
@@ -298,7 +299,7 @@ class TaskRun(msgspec.Struct, eq=False):
         try:
             await self._begin_task(call)
         except BaseException:
-            self._engine.controller.release(call.slot, outcome=None)
+            self._home.controller.release(call.slot, outcome=None)
             call.held = None
             raise
         return call.slot
@@ -306,7 +307,7 @@ class TaskRun(msgspec.Struct, eq=False):
     async def _wait_for_slot(
         self, request: Any, queued: Callable[[], None] | None, call_id: str
     ) -> Any:
-        controller: Any = self._engine.controller
+        controller: Any = self._home.controller
         request, loop = replace(request, timeout=_PATIENCE), asyncio.get_running_loop()
 
         def announce_once() -> None:

@@ -56,6 +56,7 @@ class Runner:
     ) -> None:
         self._engine = engine
         self._calls = TaskCalls(engine._pipeline)  # noqa: SLF001 - the engine's other half
+        self.controller = self._calls.controller
         self.storage = storage
         is_plain = type(engine.store).append is ToolKnowledgeStore.append
         self.records = engine.store.storage if is_plain and storage.is_shared else None
@@ -92,7 +93,7 @@ class Runner:
     def give_up_call(self, kept: KeptTask) -> None:
         """Give the slot of a new task back, of which it is not known whether it is kept."""
         begun, kept.begun = kept.begun, None
-        self._engine.controller.release(begun.slot, outcome=None)
+        self.controller.release(begun.slot, outcome=None)
         # Should it be there after all, it says that it runs; it never did.
         self._never_begun[kept.state.id] = None
         if len(self._never_begun) > _MOST_DOUBTED:
@@ -143,7 +144,7 @@ class Runner:
         if run is None:
             return None
         if call_id is not None:
-            found = self._engine.controller.explain(call_id)
+            found = self.controller.explain(call_id)
             if found.state in ("waiting", "sharing"):
                 # Its owner reads it, and so does a client: the calls of others have no names here.
                 return str(found.hide_calls(lambda _: False))

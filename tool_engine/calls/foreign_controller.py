@@ -14,6 +14,7 @@ from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.errors import AdmissionError, ConfigurationError
 from tool_engine.interfaces import AdmissionController, AdmissionUser, Slot
+from tool_engine.interfaces.admission_view import ConcurrencySnapshot, WaitExplanation
 from tool_engine.interfaces.checking import check_part
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.logger import get_logger
@@ -172,6 +173,22 @@ class ForeignController(AdmissionController):
 
     def get_bucket_metrics(self) -> dict[str, dict[str, Any]]:
         return self._inner.get_bucket_metrics()
+
+    def snapshot(self) -> ConcurrencySnapshot:
+        return self._inner.snapshot()
+
+    def explain(self, call_id: str) -> WaitExplanation:
+        unknown = WaitExplanation(call_id, "unknown", reason="its controller does not answer")
+        return self._ask_inner(lambda: self._inner.explain(call_id), unknown, "explain")
+
+    def pause(self) -> None:
+        self._inner.pause()
+
+    def resume(self) -> None:
+        self._inner.resume()
+
+    def configure(self, config: ConcurrencyConfig) -> None:
+        self._inner.configure(config)
 
     def _ask_inner(self, ask: Callable[[], _T], otherwise: _T, method: str) -> _T:
         try:

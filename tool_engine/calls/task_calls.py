@@ -15,6 +15,7 @@ import msgspec
 from tool_engine.backends.task import ToolTask, task_of
 from tool_engine.calls.call import ANONYMOUS, Call, name_call
 from tool_engine.calls.plan import Plan
+from tool_engine.interfaces import AdmissionController
 from tool_engine.knowledge.snapshot import pack_plain
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.record import next_serial
@@ -38,19 +39,20 @@ class TaskCalls:
         pipeline: Takes the calls of the engine through their steps.
     """
 
-    __slots__ = ("_bus", "_controller", "_ending", "_pipeline", "_plans", "_runs")
+    __slots__ = ("_bus", "_ending", "_pipeline", "_plans", "_runs", "controller")
 
     def __init__(self, pipeline: Any) -> None:
         self._pipeline = pipeline
         self._plans = pipeline._plans  # noqa: SLF001 - the pipeline's other half
-        self._controller = pipeline._controller  # noqa: SLF001 - the pipeline's other half
+        self.controller: AdmissionController = pipeline._controller  # noqa: SLF001 - as above
+        """What gives their slots, as the pipeline has it: what a foreign one raises is kept off."""
         self._bus = pipeline._bus  # noqa: SLF001 - the pipeline's other half
         self._runs = pipeline._runs  # noqa: SLF001 - the pipeline's other half
         self._ending = pipeline._ending  # noqa: SLF001 - the pipeline's other half
 
     def begin_call(self, name: str, params: Any, context: ToolExecutionContext) -> BegunCall | None:
         """Begin a task's call, with its slot; None: there is none, or more is to be asked."""
-        pipeline, controller = self._pipeline, self._controller
+        pipeline, controller = self._pipeline, self.controller
         try:
             plan, packed = self._plans.get(name), pack_plain(params)
         except Exception:  # noqa: BLE001 - a foreign value may raise anything
@@ -109,7 +111,7 @@ class TaskCalls:
         if run.is_troubled or (ready := plan.ready(run.value)) is None:
             return None
         now = self._pipeline._time()  # noqa: SLF001 - the pipeline's other half
-        if self._controller.release(slot, now):
+        if self.controller.release(slot, now):
             failed: ToolExecutionResult = self._pipeline._end_failed(call, slot, run, now)  # noqa: SLF001 - as above
             return failed
         result: ToolExecutionResult = self._ending.succeed(call, plan, slot, ready, now)

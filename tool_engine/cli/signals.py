@@ -109,8 +109,9 @@ async def serve_while_open(
 
     def hurry() -> None:
         if served:
-            # What waits in line would take the places of what ends.
-            served[0].controller.pause()
+            # What waits in line would take the places of what ends, where it cannot be held up.
+            with contextlib.suppress(Exception):
+                served[0].controller.pause()
             served[0]._pipeline.abort()  # noqa: SLF001 - as its closing does, when its time is over
             # What takes no cancelling keeps its slot, for which its closing would wait.
             served[0].config = replace(served[0].config, close_timeout=0.1)

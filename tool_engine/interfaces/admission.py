@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol
 
 from tool_engine.config import ConcurrencyConfig
+from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces.admission_view import ConcurrencySnapshot, WaitExplanation
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.model.settings.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
 
@@ -324,3 +326,48 @@ class AdmissionController(Protocol):
     def get_bucket_metrics(self) -> dict[str, dict[str, Any]]:
         """Return per bucket `current`, `limit`, `queue` and `utilization`."""
         return {}
+
+    def snapshot(self) -> ConcurrencySnapshot:
+        """Return who holds a slot and who waits; without a method of its own, sums alone."""
+        return ConcurrencySnapshot(
+            self.get_metrics(),
+            is_paused=self.explain_shut() == "paused",
+            buckets=self.get_bucket_metrics(),
+            keys={},
+            tool_keys={},
+            tool_breakers={},
+            held=[],
+            waiting=[],
+            is_draining=self.explain_shut() == "draining",
+        )
+
+    def explain(self, call_id: str) -> WaitExplanation:
+        """Return why a call waits, behind which, and about how much longer."""
+        reason = f"the controller {type(self).__qualname__} keeps no account of single calls"
+        return WaitExplanation(call_id, "unknown", reason=reason)
+
+    # Steering, by people and programs: over HTTP, in the studio.
+
+    def pause(self) -> None:
+        """Give no more slots: calls wait, running ones go on.
+
+        Raises:
+            ConfigurationError: It cannot; so do the two below.
+        """
+        raise _make_inability(self, "paused", "pause")
+
+    def resume(self) -> None:
+        """End a pause or a drain."""
+        raise _make_inability(self, "resumed", "resume")
+
+    def configure(self, config: ConcurrencyConfig) -> None:
+        """Apply another configuration at once, to calls that wait too."""
+        del config
+        raise _make_inability(self, "given other limits", "configure")
+
+
+def _make_inability(controller: object, what: str, method: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the controller {type(controller).__qualname__} cannot be {what} as it stands; write its "
+        f"method {method}"
+    )

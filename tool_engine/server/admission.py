@@ -11,16 +11,16 @@ import msgspec
 from msgspec import Meta
 
 from tool_engine.access.problem import Problem
-from tool_engine.admission.snapshot import (
+from tool_engine.calls.engine_calls import PresentCall
+from tool_engine.config import ConcurrencyConfig
+from tool_engine.errors import ClusterUnavailableError, ConfigurationError
+from tool_engine.interfaces.admission_view import (
     ClusterSnapshot,
     ConcurrencySnapshot,
     HeldSlot,
     WaitExplanation,
     WaitingCall,
 )
-from tool_engine.calls.engine_calls import PresentCall
-from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import ClusterUnavailableError, ConfigurationError
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.settings.limit_proposal import LimitProposals
 from tool_engine.server.operation import Asked, serve_at

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from tool_engine.admission.snapshot import WaitExplanation
 from tool_engine.calls.engine_calls import PresentCall
 from tool_engine.errors import ClusterUnavailableError
+from tool_engine.interfaces.admission_view import WaitExplanation
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.server.admission import describe_no_slot, find_named
 from tool_engine.server.operation import Asked, serve_at

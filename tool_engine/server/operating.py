@@ -140,14 +140,14 @@ async def roll_back(asked: Asked) -> Any:
     return {"generation": asked.engine.generation, **changes}
 
 
-@serve_at("POST", "/v1/pause", scope="operate", answer=Paused)
+@serve_at("POST", "/v1/pause", scope="operate", answer=Paused, errors=(409,))
 async def pause_calls(asked: Asked) -> Any:
     """Let no more calls start; those that come wait."""
     asked.engine.controller.pause()
     return Paused(True)
 
 
-@serve_at("POST", "/v1/resume", scope="operate", answer=Paused)
+@serve_at("POST", "/v1/resume", scope="operate", answer=Paused, errors=(409,))
 async def resume_calls(asked: Asked) -> Any:
     """Let calls start again, after a pause or a drain."""
     asked.engine.controller.resume()

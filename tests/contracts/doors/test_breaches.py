@@ -110,6 +110,32 @@ async def test_an_answer_at_once_that_is_none_is_asked_for_again(act: Any) -> No
     await engine.close()
 
 
+@pytest.mark.parametrize(
+    ("method", "act", "error_type"),
+    [
+        ("admit", fail_later, "rejected"),
+        ("admit", say_nothing, "rejected"),
+        ("admit_nowait", fail, None),
+        ("admit_nowait", say("no slot"), None),
+        ("explain_shut", fail, None),
+        ("release", fail, None),
+    ],
+)
+async def test_a_task_ends_as_a_call_does(method: str, act: Any, error_type: str | None) -> None:
+    """What serves tasks asks the same controller, and what that raises ends none otherwise."""
+    controller = Broken(method, act)
+    if method == "admit":
+        vars(controller)["admit_nowait"] = say(None)  # all have to wait
+    engine = made_engine(controller)
+    async with asyncio.timeout(8):
+        handle = await engine.start("inner")
+        result = await handle.wait()
+        await engine.close()
+    assert (result.is_success, result.error_type) == (error_type is None, error_type)
+    records = await engine.store.query_call_records()
+    assert [each.error_type for each in records] == [error_type]
+
+
 @pytest.mark.parametrize("method", ORDERS)
 async def test_a_call_goes_on_though_an_order_fails(method: str) -> None:
     """A controller that fails to be told something changes no result; the log tells of it."""

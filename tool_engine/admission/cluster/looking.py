@@ -14,14 +14,14 @@ from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.admission.cluster.member import ClusterMember
 from tool_engine.admission.cluster.saved_state import load_state
-from tool_engine.admission.snapshot import (
+from tool_engine.clock import read_uptime
+from tool_engine.errors import ClusterUnavailableError
+from tool_engine.interfaces.admission_view import (
     ClusterProcess,
     ClusterSnapshot,
     ClusterWaiting,
     WaitExplanation,
 )
-from tool_engine.clock import read_uptime
-from tool_engine.errors import ClusterUnavailableError
 from tool_engine.redaction import words_of
 
 _UNKNOWN: Final = (

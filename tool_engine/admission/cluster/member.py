@@ -44,7 +44,7 @@ from tool_engine.admission.cluster.process_holder import ProcessHolder, Turn
 from tool_engine.admission.cluster.saved_state import make_first_state
 from tool_engine.admission.cluster.shared_row import SharedRow
 from tool_engine.admission.cluster.stand_in import StandIn
-from tool_engine.admission.snapshot import name_of
+from tool_engine.admission.reasons import name_of
 from tool_engine.clock import read_uptime
 from tool_engine.errors import (
     AdmissionError,

@@ -19,6 +19,8 @@ _STILL: Final = 2.0
 """Seconds after which a view is sent again that has not changed."""
 _SHARE: Final = 25
 """A view that takes long to make and to send is made less often: a twenty-fifth of the time."""
+_UNSAID: Final = dict.fromkeys(("wait_p95", "paused_for", "breaker", "adaptive"))
+"""What a controller of a program's own need not say of its buckets."""
 _MOST_SHOWN: Final = 20
 """Holders and waiters of one bucket on a page."""
 _SHOWN: Final = ("current_concurrent", "queue_length", "zombies")
@@ -147,6 +149,7 @@ class LiveView:
             buckets.append(
                 {
                     "name": name,
+                    **_UNSAID,
                     **found["buckets"][name],
                     "held": held[:_MOST_SHOWN],
                     "more_held": max(0, len(held) - _MOST_SHOWN),
