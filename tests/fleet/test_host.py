@@ -62,6 +62,63 @@ async def test_a_plain_function_that_returns_an_awaitable(
         await asyncio.to_thread(end_loop, actor._loop)
 
 
+PRINTING = """
+async def speak(word, seconds):
+    print(word * 2**20 if len(word) == 1 else word)
+    await asyncio.sleep(seconds)
+    if seconds == 0.2:
+        import os
+        os._exit(3)
+"""
+"""One character is a flood, and 0.2 s are fatal."""
+
+
+async def speak_together(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, calls: list[tuple[str, float]], wanted: int
+) -> list[dict[str, Any]]:
+    """The first answers of calls that print a word and stay for some seconds, three at a time."""
+    monkeypatch.syspath_prepend(str(folder))
+    actor = await make_actor(folder, PRINTING, "speak")
+    requests = [
+        json.dumps({"id": number, "params": dict(zip(("word", "seconds"), each, strict=True))})
+        for number, each in enumerate(calls, 1)
+    ]
+    answers: list[dict[str, Any]] = []
+    trips = sent = 0
+    async with asyncio.timeout(BOUND):
+        assert json.loads(await asyncio.to_thread(actor.prepare))["answer"]["error"] is None
+        while len(answers) < wanted:
+            most, trips = len(answers) + 3, trips + 1
+            bundle = frame_message(f"[{','.join(requests[sent:most])}]".encode())
+            sent = most
+            reply = await asyncio.to_thread(actor.exchange, write_bundle(trips, 0, bundle))
+            for each in split_messages(read_bundle(reply)[2]):
+                answers += json.loads(each)
+        await asyncio.to_thread(actor.stop)
+        await asyncio.to_thread(end_loop, actor._loop)
+    return answers
+
+
+async def test_what_one_call_prints_is_not_shown_to_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6: the process of several calls dies; its last words may be any one's secret."""
+    calls = [("a secret", 1000.0), ("of Ann", 0.2)]
+    for answer in await speak_together(tmp_path, monkeypatch, calls, 2):
+        assert "exit code 3" in answer["error"]["message"]
+        assert "secret" not in answer["error"]["message"]
+        assert "Ann" not in answer["error"]["message"]
+
+
+async def test_what_calls_print_one_after_the_other_is_no_flood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is never idle goes on, however much all its calls have printed together."""
+    calls = [("", 1000.0), *[("x", 0.001)] * 80]
+    answers = await speak_together(tmp_path, monkeypatch, calls, 80)
+    assert [each.get("error") for each in answers] == [None] * 80
+
+
 async def test_bundles_that_overtake_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

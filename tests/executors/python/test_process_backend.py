@@ -315,6 +315,32 @@ async def test_a_worker_that_dies_in_a_call(bench: Bench, tmp_path: Path) -> Non
         assert marks.read_text() == "." * number
 
 
+async def test_words_of_an_earlier_call_are_not_shown(
+    bench: Bench, write: Write, tmp_path: Path
+) -> None:
+    """P6: a thread that a call has left prints its secret; the call that dies next is another's."""
+    bench.module = write(
+        """
+        import os, pathlib, threading, time
+        def leave(folder):
+            if not folder: os._exit(4)
+            def say():
+                while not pathlib.Path(folder, "go").exists(): time.sleep(0.005)
+                print("a secret", flush=True)
+                pathlib.Path(folder, "said").touch()
+            threading.Thread(target=say, daemon=True).start()
+        """
+    )
+    tool = bench.tool("leave", "folder", workers=1)
+    await bench.run(tool, folder=str(tmp_path))
+    (tmp_path / "go").touch()
+    async with asyncio.timeout(BOUND):
+        while not (tmp_path / "said").exists():  # noqa: ASYNC110 - a file rings no bell
+            await asyncio.sleep(0.005)
+    with pytest.raises(ToolExecutionError, match=r"exit code 4 in the middle of a call$"):
+        await bench.run(tool, folder="")
+
+
 async def test_a_worker_that_dies_before_its_first_call(
     bench: Bench, write: Write, tmp_path: Path
 ) -> None:

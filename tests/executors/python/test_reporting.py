@@ -73,6 +73,15 @@ def test_the_newest_progress_goes_within_the_time() -> None:
     assert listener.sent[-1]["done"] == 999
 
 
+def test_what_goes_back_is_left_out() -> None:
+    """A thread that is behind another one hides nothing of how far that has come."""
+    listener = Listener()
+    for done in (1, 5, 2):
+        listener.reports.take(ToolProgress(done))
+    listener.reports.end()
+    assert [each["done"] for each in listener.sent] == [1, 5]
+
+
 def test_one_that_comes_after_a_report_waits_its_time() -> None:
     """Between two reports of progress there is always `REPORT_SECONDS`."""
     listener = Listener()

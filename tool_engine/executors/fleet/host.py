@@ -155,7 +155,7 @@ class FleetHost:
                 return False
             self._running.update(_read_item(item).id for item in items)
             self._asked = reply
-            worker.forget_words()
+            worker.forget_words(is_alone=len(items) == 1)
             worker.send([join_items(items)])
             return True
 
@@ -205,12 +205,11 @@ class FleetHost:
                 self._is_preparing = True
                 self._begin_work(self._start_again())
             return
-        if not self._running:
-            self._worker.forget_words()
         taken = [*self._waiting] if self._is_shared else [self._waiting[0]]
         for number, _ in taken:
             self._waiting.popleft()
             self._running.add(number)
+        self._worker.forget_words(is_alone=len(self._running) == 1)
         self._worker.send([join_items(item for _, item in taken)])
 
     def _cancel_call(self, number: int) -> None:
@@ -265,6 +264,9 @@ class FleetHost:
                 self._drop_process("", "", (each.id, data))
                 return
             self._keep_answer(each.id, data)
+            if self._running and self._worker is not None:
+                # What one has printed that has ended is no flood of the others.
+                self._worker.forget_words(is_alone=False)
         self._ring_for_answers()
         self._begin_waiting()
         self._end_stubborn()

@@ -34,6 +34,7 @@ class HandlerReports:
         self._send = send
         self._lock = threading.Lock()
         self._newest: dict[str, Any] | None = None
+        self._furthest = 0.0
         self._lines: deque[dict[str, Any]] = deque()
         self._left_out = 0
         self._room = MOST_LINES
@@ -48,8 +49,8 @@ class HandlerReports:
                 return
             if "level" in words:
                 self._take_line(words)
-            else:
-                self._newest = words
+            elif report.done >= self._furthest:  # what goes back is left out, as in the engine
+                self._furthest, self._newest = report.done, words
             if self._timer is None:
                 self._send_waiting()
                 self._start_timer()

@@ -15,7 +15,6 @@ from tool_engine.executors.python.children import list_children
 from tool_engine.executors.python.worker import Worker
 
 _CHUNK = 1 << 18
-_KEPT_WORDS = 16 * 1024
 
 
 class SharedWorker(Worker):
@@ -51,9 +50,14 @@ class SharedWorker(Worker):
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(self._guest_handle, signal.SIGINT)
 
-    def forget_words(self) -> None:
-        """Forget what earlier calls have written."""
-        self.words = Captured(_KEPT_WORDS)
+    def forget_words(self, *, is_alone: bool = True) -> None:
+        """Count what is written from now on; keep it only where one call can have written it.
+
+        Of several nothing says which: the words of one may be a secret to another.
+        """
+        super().forget_words()
+        if not is_alone:
+            self.words = Captured(0)
 
     def leave(self) -> None:
         """Watch it no more; `end` ends it."""

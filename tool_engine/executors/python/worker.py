@@ -31,6 +31,7 @@ from tool_engine.executors.python.children import Children, list_children
 from tool_engine.executors.python.python_entry import PythonEntry
 
 _CHUNK: Final = 64 * 1024
+"""All that a pipe holds."""
 _KEPT_WORDS: Final = 16 * 1024
 _SHOWN_WORDS: Final = 500
 _SECONDS_TO_END: Final = 1.5
@@ -215,7 +216,7 @@ class Worker:
             WorkerStoppedError: The deadline passed, or the bell rang.
         """
         self._number += 1
-        self.words = Captured(_KEPT_WORDS)
+        self.forget_words()
         request = {
             "id": self._number,
             "params": params,
@@ -232,6 +233,11 @@ class Worker:
                 f"the arguments have {len(data)} bytes; the most is {guest.MAX_MESSAGE}"
             )
         return self._exchange_message(data, deadline, bell, hear)
+
+    def forget_words(self) -> None:
+        """Forgets what earlier calls have written, in the pipe, too: the next may not see it."""
+        _read_file(self._out)
+        self.words = Captured(_KEPT_WORDS)
 
     def end(self) -> int | None:
         """Ends the process and all that it has started. Blocks.
