@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tool_engine.model.call import ToolCall, ToolExecutionResult
@@ -32,7 +33,15 @@ class ReplyDecoder(Protocol):
 
 @runtime_checkable
 class ToolCallingProtocol(Protocol):
-    """How a kind of model gets tools, calls and gets results. A13."""
+    """How a kind of model gets tools, calls and gets results. A13.
+
+    One whose `definitions` are a text, or that has `writes_text = True`, is for calls in text: the
+    definitions stand in the system prompt, a chat model carries it in its provider's messages, and
+    arguments are converted by the schema of their tool. With `prompt(self, tools)` another text
+    stands there. With `definition_findings(self, tools)` and `result_findings(self, results)` it
+    lists, as `ReplyFinding`, what it cannot express; with `render_call(self, call)` it writes
+    a call, which recorded conversations need.
+    """
 
     @property
     def name(self) -> str:
@@ -64,3 +73,12 @@ class ToolCallingProtocol(Protocol):
         Raises:
             ConfigurationError: It is unclear to which call a result belongs.
         """
+
+
+def writes_text(protocol: Any) -> bool:
+    """Return True if calls of a protocol are text, as it says or its definitions are."""
+    said = getattr(protocol, "writes_text", None)
+    if said is None:
+        with suppress(Exception):  # what it raises for no tools says nothing
+            return isinstance(protocol.definitions([]), str)
+    return bool(said)
