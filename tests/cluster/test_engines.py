@@ -338,10 +338,66 @@ async def test_what_runs_as_its_bucket_comes_to_be_shared(make: Make, service: S
 async def test_one_revision_has_one_set_of_limits(make: Make) -> None:
     first, second = make(), make(bucket_limits={"ai": 3})
     await first.load()
-    with pytest.raises(ConfigurationError, match="give the new limits revision 2"):
+    with pytest.raises(ConfigurationError, match=r"other bucket_limits; give .* revision 2"):
         await second.load()
     with pytest.raises(ConfigurationError, match="make a new engine for another one"):
         first.controller.configure(with_cluster(first.controller.config, name="another"))
+
+
+async def test_who_came_second_with_limits_shows_those_that_hold(make: Make) -> None:
+    """Two bring a revision at once: one of them is refused, and the configuration says so."""
+    engines = [make(), make()]
+    for engine in engines:
+        await engine.load()
+    for engine, limit in zip(engines, (3, 4), strict=True):
+        fields = {"revision": 2, "bucket_limits": {"ai": limit}}
+        engine.controller.configure(with_cluster(engine.controller.config, **fields))
+    async with asyncio.timeout(BOUND):
+        # An answer tells each of them.
+        for engine in engines:
+            async with engine.controller.slot("ai"):
+                assert engine.cluster is not None
+                holds = (await engine.cluster.snapshot()).limits
+    for engine in engines:
+        cluster = engine.controller.config.cluster
+        assert cluster is not None
+        assert {f"bucket:{name}": n for name, n in cluster.bucket_limits.items()} == holds
+
+
+async def test_who_refuses_at_once_leaves_the_order_to_others(make: Make) -> None:
+    """`reject` has none, and `aging_interval` counts where waiting calls age alone."""
+    rejecting = make(concurrency={"strategy": "reject"})
+    await rejecting.load()
+    urgent = make(concurrency={"strategy": "priority", "aging_interval": 3.0})
+    await urgent.load()
+    assert urgent.cluster is not None
+    assert (await urgent.cluster.snapshot()).strategy == "priority"
+    for engine in (make(concurrency={"strategy": "reject"}), rejecting):
+        await engine.load()
+        async with engine.controller.slot("ai"):
+            pass
+    for own, what in (
+        ({"strategy": "fifo"}, "strategy and aging_interval"),
+        ({"strategy": "priority"}, "aging_interval"),
+    ):
+        with pytest.raises(ConfigurationError, match=f"revision 1 with other {what};"):
+            await make(concurrency=own).load()
+    config = urgent.controller.config
+    with pytest.raises(ConfigurationError, match="with other strategy"):
+        urgent.controller.configure(msgspec.structs.replace(config, strategy="fair"))
+    assert urgent.controller.config.strategy == "priority"
+
+
+async def test_limits_without_an_order_keep_the_one_that_there_is(make: Make) -> None:
+    fair = make(concurrency={"strategy": "fair"})
+    await fair.load()
+    await make(revision=2, bucket_limits={"ai": 3}, concurrency={"strategy": "reject"}).load()
+    for aging in (3.0, 4.0):  # nothing ages
+        own = {"strategy": "fair", "aging_interval": aging}
+        await make(revision=2, bucket_limits={"ai": 3}, concurrency=own).load()
+    assert fair.cluster is not None
+    found = await fair.cluster.snapshot()
+    assert (found.strategy, found.revision, found.limits) == ("fair", 2, {"bucket:ai": 3})
 
 
 async def test_a_lower_revision_changes_nothing(make: Make) -> None:

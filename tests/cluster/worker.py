@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import structlog
+
 from tool_engine import ClusterConfig, ToolExecutionContext
 from tool_engine.admission.cluster.cluster_limits import limits_of
 from tool_engine.admission.cluster.controller import ClusterController
@@ -106,4 +108,5 @@ async def work(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    structlog.configure()  # its lines on the standard output, where a test reads them
     asyncio.run(work(sys.argv[1:]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -69,6 +70,19 @@ def test_every_line_and_every_event_has_its_name_in_one_table() -> None:
     lines = {name for _, name in log_lines()} | {kind.value for kind in LINES}
     events = {kind.value for kind in ToolEngineEventType}
     assert lines | events == set(FACTS)
+
+
+def test_lines_are_written_in_one_way() -> None:
+    """A broken log then breaks nothing, secrets are hidden, and none is on standard output."""
+    setting_up = {"logger.py", "observability/logging.py", "cli/logs.py"}
+    using = {
+        file.relative_to(PACKAGE).as_posix()
+        for file in PACKAGE.rglob("*.py")
+        if re.search(
+            r"^\s*(import|from) structlog\b", file.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    }
+    assert using <= setting_up
 
 
 def test_levels_are_those_of_the_source() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from tests.admission.cluster.test_random_members import IDLE, Fleet, use_loop_clock
+from tests.admission.cluster.test_random_members import CLUSTER, IDLE, Fleet, use_loop_clock
 from tool_engine.admission import ConcurrencySlot
 from tool_engine.admission.cluster.controller import ClusterController
 from tool_engine.admission.request import AdmissionRequest
@@ -29,8 +29,9 @@ async def fleet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Processes whose calls of one conversation share a key, and those of another have none yet."""
     use_loop_clock(monkeypatch)
     fleet = Fleet(0)
+    cluster = replace(CLUSTER, revision=CLUSTER.revision + 1)
     for each in fleet.controllers:
-        each.configure(replace(each.config, strategy=request.param))
+        each.configure(replace(each.config, strategy=request.param, cluster=cluster))
     return fleet
 
 

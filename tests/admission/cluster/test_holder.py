@@ -290,7 +290,7 @@ def test_limits_of_a_higher_revision_hold_everywhere() -> None:
     more = ClusterLimits(2, buckets={"ai": 5})
     assert pair.do(a, a.configure(more, 0.2), 0.2) == [Adopt(more)]
     assert b.limits == pair.coordinator.limits == more
-    with pytest.raises(ConfigurationError, match="revision 2 with other buckets; give the new"):
+    with pytest.raises(ConfigurationError, match="revision 2 with other bucket_limits; give"):
         b.configure(ClusterLimits(2, buckets={"ai": 6}), 0.3)
 
 

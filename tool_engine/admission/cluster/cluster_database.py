@@ -94,6 +94,16 @@ _OTHERS: Final = (
     " AND found.attrelid = to_regclass(own.tab) AND NOT found.attisdropped"
     " WHERE found.atttypid IS DISTINCT FROM own.kind::regtype"
 )
+_SETTLE: Final = (
+    # What an operator may have set for all programs: a statement that sees nothing of what others
+    # wrote since its transaction began, a commit that never waits for the disk, an end of sessions
+    # that only listen. Older servers do not know each of them.
+    "SELECT set_config(own.name, own.value, false) FROM (VALUES"
+    " ('default_transaction_isolation', 'read committed', NULL),"
+    " ('idle_session_timeout', '0', NULL),"
+    " ('synchronous_commit', 'on', 'off')) AS own (name, value, wrong)"
+    " WHERE current_setting(own.name, true) = coalesce(own.wrong, current_setting(own.name, true))"
+)
 _SWAP: Final = "SELECT * FROM tool_cluster_swap($1, $2, $3, $4, $5, $6, $7)"
 _CLOCK: Final = "SELECT extract(epoch FROM clock_timestamp())::float8"
 _PUT_KEY: Final = "INSERT INTO tool_cluster_key VALUES ($1, $2) ON CONFLICT DO NOTHING"
@@ -220,9 +230,10 @@ class ClusterConnection:
         except _FORBIDDEN as error:
             raise _say_forbidden(error) from error
         try:
+            if not self._is_checked and await _is_shared(connection, self._url):
+                raise _say_shared()
+            await connection.execute(_SETTLE, timeout=PATIENCE)  # now that its session is its own
             if not self._is_checked:
-                if await _is_shared(connection, self._url):
-                    raise _say_shared()
                 await self._prepare_database(connection, make_state)
             self.was_warned = False
             connection.add_log_listener(self._hear_warning)
@@ -258,6 +269,7 @@ class ClusterConnection:
             OSError: It cannot be reached, or says something else.
         """
         self._connection = await _open_session(self._url)
+        await self._connection.execute(_SETTLE, timeout=PATIENCE)
 
     @property
     def is_open(self) -> bool:

@@ -17,6 +17,15 @@ TOOL = "tool "
 """Before the name of a tool whose definition says what is shared."""
 STRATEGIES = ("fifo", "priority", "fair")
 """In which order those that wait are served: `ConcurrencyConfig.strategy` without `reject`."""
+NO_ORDER = ""
+"""The strategy of limits that leave the order to the other processes."""
+_SETTINGS = {
+    "buckets": "bucket_limits",
+    "keys": "key_limits",
+    "rates": "bucket_rates",
+    "aging": "aging_interval",
+}
+"""What a field is called where it is set, if not as here."""
 
 
 class ClusterLimits(msgspec.Struct, frozen=True):
@@ -31,7 +40,8 @@ class ClusterLimits(msgspec.Struct, frozen=True):
         keys: Units that calls with one value of a key may have at once, by the kind of the key.
         rates: How many calls may start in which period, by the name of the bucket or tool.
         breakers: When calls are refused because earlier ones failed, by name.
-        strategy: `fifo` (by arrival at the coordinator), `priority` or `fair`.
+        strategy: `fifo` (by arrival at the coordinator), `priority` or `fair`; `NO_ORDER`: that of
+            other processes, else `fifo`.
         aging: Under `priority`: seconds of waiting that make up for a priority one larger.
 
     Raises:
@@ -48,7 +58,7 @@ class ClusterLimits(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_count("revision", self.revision, minimum=0)
-        check_choice("strategy", self.strategy, STRATEGIES)
+        check_choice("strategy", self.strategy, (*STRATEGIES, NO_ORDER))
         for what, limits in (("buckets", self.buckets), ("keys", self.keys)):
             for name, limit in limits.items():
                 check_count(f"{what}[{name!r}]", limit, minimum=1)
@@ -88,27 +98,37 @@ class ClusterLimits(msgspec.Struct, frozen=True):
         """
         if self.revision != other.revision:
             return self.revision > other.revision
-        if self != other:
-            names = [name for name in self.__struct_fields__ if not _is_same(self, other, name)]
+        mine, theirs = self.order_as(other), other.order_as(self)
+        if mine != theirs:
+            names = [name for name in self.__struct_fields__ if not _is_same(mine, theirs, name)]
+            words = " and ".join(_SETTINGS.get(name, name) for name in names)
             raise ConfigurationError(
-                f"the cluster has revision {other.revision} with other {' and '.join(names)}; "
+                f"the cluster has revision {other.revision} with other {words}; "
                 f"give the new limits revision {other.revision + 1}, or take those that there are"
             )
-        return False
+        return theirs.strategy != other.strategy
+
+    def order_as(self, other: ClusterLimits) -> ClusterLimits:
+        """Return these limits, in the order of other ones if they have none."""
+        if self.strategy != NO_ORDER:
+            return self
+        return msgspec.structs.replace(self, strategy=other.strategy, aging=other.aging)
 
 
 def limits_of(config: ConcurrencyConfig, cluster: ClusterConfig) -> ClusterLimits:
     """Return the limits that a process brings to its cluster, in the order that it serves by."""
-    return ClusterLimits(
+    limits = ClusterLimits(
         cluster.revision,
         buckets=cluster.bucket_limits,
         keys=cluster.key_limits,
         rates=cluster.bucket_rates,
         breakers=cluster.breakers,
         # What is refused at once has no order.
-        strategy=config.strategy if config.strategy in STRATEGIES else STRATEGIES[0],
-        aging=config.aging_interval,
+        strategy=config.strategy if config.strategy in STRATEGIES else NO_ORDER,
     )
+    if limits.strategy != "priority":
+        return limits  # no other one ages, and a number that nothing goes by contradicts none
+    return msgspec.structs.replace(limits, aging=config.aging_interval)
 
 
 def read_limits(limits: ClusterLimits) -> tuple[Any, ...]:

@@ -134,23 +134,26 @@ class ClusterController(ToolConcurrencyController):
             ConfigurationError: It is another cluster, or its limits contradict those that it has.
         """
         now, then = self.config.cluster, config.cluster
-        if now is not None and then != now:
+        if now is not None:
             fixed = None if then is None else msgspec.structs.replace(now, **_read_movable(then))
             if then is None or fixed != then:
                 raise ConfigurationError(
                     "a cluster is joined for good: only its revision and limits can be changed "
                     "while the engine runs; make a new engine for another one"
                 )
-            self.member.configure(limits_of(config, then))
+            limits = limits_of(config, then)
+            if limits != limits_of(self.config, now):  # its order may be another one, too
+                self.member.configure(limits)
         super().configure(config)
         self._adopt_limits(self.member.limits)  # those with a higher revision hold here, too
 
     def _adopt_limits(self, limits: ClusterLimits) -> None:
         """Go by limits that another process has brought."""
         cluster = self.config.cluster
-        if cluster is not None and cluster.revision < limits.revision:
-            fields = dict(zip(_MOVABLE, read_limits(limits), strict=True))
-            changed = msgspec.structs.replace(cluster, **fields)
+        fields = dict(zip(_MOVABLE, read_limits(limits), strict=True))
+        # Those of its own revision, too, where another process was first with them.
+        changed = None if cluster is None else msgspec.structs.replace(cluster, **fields)
+        if changed != cluster:
             super().configure(msgspec.structs.replace(self.config, cluster=changed))
 
     def pause_bucket(self, name: str, seconds: float) -> None:

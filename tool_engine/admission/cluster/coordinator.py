@@ -248,7 +248,7 @@ class Coordinator:
         """
         brought = message.limits
         if brought is not None and brought.outranks(self.limits):
-            self._adopt_limits(brought)
+            self._adopt_limits(brought.order_as(self.limits))
         life = self.lives.get(message.life)
         if life is None and isinstance(message, Hello) and message.is_new:
             life = Life(message.life, message.process, now, self.epoch)

@@ -9,10 +9,11 @@ from typing import Any, Final
 from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN
 from tool_engine.admission.cluster.breakers import ClusterBreaker
 from tool_engine.admission.cluster.cluster_database import LOST, read_state
-from tool_engine.admission.cluster.cluster_limits import is_rate, name_definition
+from tool_engine.admission.cluster.cluster_limits import STRATEGIES, is_rate, name_definition
 from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.line_up import Entry
 from tool_engine.admission.cluster.member import ClusterMember
+from tool_engine.admission.cluster.outage import describe_loss
 from tool_engine.admission.cluster.saved_state import load_state
 from tool_engine.clock import read_uptime
 from tool_engine.errors import ClusterUnavailableError
@@ -22,7 +23,6 @@ from tool_engine.interfaces.admission_view import (
     ClusterWaiting,
     WaitExplanation,
 )
-from tool_engine.redaction import words_of
 
 _UNKNOWN: Final = (
     "it neither runs nor waits in this process: it has ended, or is a call of another one, whose "
@@ -42,7 +42,7 @@ def view_cluster(name: str, coordinator: Coordinator, now: float) -> ClusterSnap
     return ClusterSnapshot(
         name=name,
         revision=limits.revision,
-        strategy=limits.strategy,
+        strategy=limits.strategy or STRATEGIES[0],
         limits=_list_limits(coordinator),
         used=_count_used(coordinator),
         breakers={name: _state_of(each, now) for name, each in coordinator.breakers.items()},
@@ -113,7 +113,7 @@ async def read_cluster(url: str | Callable[[], str], name: str) -> ClusterSnapsh
         found = await read_state(url, name)
     except LOST as error:
         raise ClusterUnavailableError(
-            f"the database of the cluster {name!r} does not answer ({words_of(error)}); "
+            f"the database of the cluster {name!r} does not answer ({describe_loss(error)}); "
             "start it, or give another URL"
         ) from error
     if found is None:
@@ -174,7 +174,7 @@ class ClusterView:
             found = await self._member.read_state()
         except LOST as error:
             is_connected = self._member.count()["connected"]
-            trouble = words_of(error) if is_connected else self._member.describe_trouble()
+            trouble = describe_loss(error) if is_connected else self._member.describe_trouble()
             raise ClusterUnavailableError(
                 f"the database of the cluster {self._member.cluster!r} does not answer "
                 f"({trouble}); ask again once it does"

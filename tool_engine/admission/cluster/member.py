@@ -12,8 +12,6 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
-import structlog
-
 from tool_engine.admission.cluster.cluster_database import (
     LOST,
     PATIENCE,
@@ -53,11 +51,12 @@ from tool_engine.errors import (
     EngineClosedError,
 )
 from tool_engine.interfaces.lease_source import LeaseHolder, Needs
+from tool_engine.logger import get_logger
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.settings.concurrency import BreakerPolicy
 from tool_engine.redaction import words_of
 
-_log: Final = structlog.get_logger("tool_engine.admission.cluster")
+_log: Final = get_logger("tool_engine.admission.cluster")
 _AGAIN: Final = (0.02, 0.5)
 """Seconds until a lost connection is made again: at first, and at most."""
 
@@ -481,7 +480,7 @@ class ClusterMember:
                 pause = min(2 * pause, _AGAIN[1])
 
     def _take_refusal(self, error: ConfigurationError, *, is_final: bool) -> None:
-        _log.error("cluster_refused", error=str(error))
+        _log.error("cluster_refused", cluster=self.cluster, error=str(error))
         if is_final:
             self.refusal = error
             self._heard.set()

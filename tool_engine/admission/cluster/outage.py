@@ -13,6 +13,11 @@ _AGAIN: Final = 1.0
 """Seconds after which a call that was refused may be tried again."""
 
 
+def describe_loss(error: BaseException) -> str:
+    """Return what a statement failed with, in one line: a server says details in further ones."""
+    return words_of(error).partition("\n")[0]
+
+
 class Outage:
     """The time in which no message was answered.
 
@@ -33,7 +38,7 @@ class Outage:
     def note_failure(self, error: BaseException, now: float) -> None:
         """Note that a connection or a statement failed."""
         self._is_refused = isinstance(error, ConfigurationError)
-        self.reason = str(error) if self._is_refused else words_of(error)
+        self.reason = str(error) if self._is_refused else describe_loss(error)
         if self._since is None:
             self._since = now
         self.is_known = self.is_known or self.lasts(now, self._patience)

@@ -11,20 +11,19 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-import structlog
-
 from tool_engine.admission.cluster.cluster_database import LOST, ClusterConnection
 from tool_engine.admission.cluster.holder import SURE, Holder
 from tool_engine.admission.cluster.lease_messages import encode_message
 from tool_engine.admission.cluster.life import Kept
 from tool_engine.admission.cluster.saved_state import load_state, save_state
 from tool_engine.clock import read_uptime
+from tool_engine.logger import get_logger
 from tool_engine.redaction import words_of
 
 CHECKS: Final = 8
 """In each ttl. At two of them the loop must have stood still before anything is done: of a machine
 that was suspended, it has woken by then."""
-_log: Final = structlog.get_logger("tool_engine.admission.cluster")
+_log: Final = get_logger("tool_engine.admission.cluster")
 
 
 def take_idle(holder: Holder, seen: float, now: float) -> Kept | None:
