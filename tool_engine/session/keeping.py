@@ -54,7 +54,7 @@ from tool_engine.session.variables.call_variables import (
     share_packed,
     unpack_output,
 )
-from tool_engine.session.variables.labels import find_result_labels
+from tool_engine.session.variables.labels import OWN_WORDS, find_result_labels
 from tool_engine.session.variables.references import Expanded
 from tool_engine.session.variables.variable_definitions import WRITE_VAR
 from tool_engine.sources.identity import engine_of, source_of
@@ -312,8 +312,7 @@ class ResultKeeper:
             self._results.note(request.call_id, labels)
             show = self._find_show(tool_name, tool)
             if show != _FULL:
-                language = self._toolbox.config.language
-                return hide_result(read, show, None, len(read.formatted_text), language)
+                return self._hide_result(read, show, None, len(read.formatted_text), kept.labels)
             self._read_labels.note(find_labels_read(call, is_formatted=True))
         return read
 
@@ -392,7 +391,7 @@ class ResultKeeper:
             name, chars = read.result_variable, len(read.formatted_text)
             if name is not None and name in self._variables:
                 chars = self._variables.get(name).chars
-            return hide_result(read, show, name, chars, self._toolbox.config.language)
+            return self._hide_result(read, show, name, chars, put_in)
         if self._read_labels.has_all(labels):
             # What was put in is among them, so that nothing new is read.
             return read
@@ -401,6 +400,25 @@ class ResultKeeper:
         call = Ended(tool, result, put_in, labels, has_begun)
         self._read_labels.note(find_labels_read(call, is_formatted=is_formatted))
         return read
+
+    def _hide_result(
+        self,
+        read: SessionResult,
+        show: str,
+        variable: str | None,
+        chars: int,
+        put_in: frozenset[str],
+    ) -> SessionResult:
+        """Return a result whose content the model does not read.
+
+        How large it is, and that the call failed, is chosen by what was put in: asked cleverly, as
+        by a search, a tool spells unread content so. The one is not said then, the other is read.
+        """
+        is_new = not put_in - OWN_WORDS <= self._read_labels.labels
+        if is_new and not read.is_success:
+            self._read_labels.note(put_in)
+        language = self._toolbox.config.language
+        return hide_result(read, show, variable, chars, language, says_size=not is_new)
 
     def _find_show(self, tool_name: str, tool: Tool | None) -> str:
         """Return how much the model reads, its reply's settings included."""

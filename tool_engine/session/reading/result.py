@@ -41,6 +41,10 @@ _KEPT: Final = {
     "en": "The result is kept unread: {what}. To pass it on: {reference}",
     "zh": "结果已保存，未读取：{what}。传递时使用：{reference}",
 }
+_KEPT_ALONE: Final = {
+    "en": "The result is kept unread. To pass it on: {reference}",
+    "zh": "结果已保存，未读取。传递时使用：{reference}",
+}
 _UNKEPT: Final = {
     "en": "The result is not shown: {what}.",
     "zh": "结果不显示：{what}。",
@@ -316,7 +320,13 @@ def least_shown(*shows: str) -> str:
 
 
 def hide_result(
-    read: SessionResult, show: str, variable: str | None, chars: int, language: str
+    read: SessionResult,
+    show: str,
+    variable: str | None,
+    chars: int,
+    language: str,
+    *,
+    says_size: bool,
 ) -> SessionResult:
     """Return a result of which the model reads nothing of the content.
 
@@ -326,11 +336,14 @@ def hide_result(
         variable: The variable that holds it; None: none does.
         chars: The characters of its text.
         language: `en` or `zh`.
+        says_size: Whether a summary says what it is, and how large.
     """
     if not read.is_success:
         text = _FAILED[language]
-    elif show == ResultShow.NONE.value:
+    elif show == ResultShow.NONE.value or not (says_size or variable):
         text = _DONE[language]
+    elif variable is not None and not says_size:
+        text = _KEPT_ALONE[language].format(reference=write_reference(variable))
     else:
         what = _describe_value(data_of(read.output), chars, language)
         text = _UNKEPT[language].format(what=what)

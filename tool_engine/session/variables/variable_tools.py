@@ -151,9 +151,11 @@ class _VariableExecutor:
 
     def _describe_variable(self, variable: Variable) -> dict[str, Any]:
         desc, read = variable.desc, self._read_labels.labels
-        # How long yes, no or a number is says which it is.
-        is_shown = isinstance(variable.value, str | list | dict) or variable.labels <= read
-        is_shown = is_shown or variable.labels <= OWN_WORDS
+        # How long yes, no or a number is says which it is; what a tool made of unread content says
+        # by its length whatever the tool was asked about it.
+        is_sized = isinstance(variable.value, str | list | dict)
+        is_made = len(variable.labels - OWN_WORDS) > 1
+        is_shown = (is_sized and not is_made) or variable.labels - OWN_WORDS <= read
         return {
             "name": variable.name,
             "type": variable.kind.value,
