@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import socket
 import threading
+import time
+import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.fleet.samples import BOUND, run_command
+from tests.ray_nodes import is_alive
+from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.executors.fleet import driver_process
 from tool_engine.executors.fleet.connection import FleetConnection, FleetLostError
 from tool_engine.executors.fleet.reaching import check_answering
@@ -66,6 +73,65 @@ async def test_one_caller_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> No
     await connection.close(0.1)
     with pytest.raises(FleetLostError, match="the engine was closed"):
         await patient
+
+
+EMPTY = """
+import json, socket, sys
+with socket.socket(fileno=int(sys.argv[1])) as engine:
+    words = json.dumps({"nodes": [], "ray": "2", "python": "3"}).encode()
+    while engine.recv(1 << 16): engine.sendall(len(words).to_bytes(4, "big") + words)
+"""
+"""A driver of a fleet without nodes, in which no call can ever begin."""
+
+
+@pytest.mark.parametrize("is_over", [True, False], ids=["ended", "resting"])
+def test_an_engine_that_goes_to_another_loop(
+    is_over: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It joins anew there, as on the loop before nothing is heard; no driver is left."""
+    (tmp_path / "handlers_of_loops.py").write_text("def f(): return 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(driver_process, "_START", EMPTY)
+    monkeypatch.setattr(driver_process, "find_spec", lambda _: True)
+    with warnings.catch_warnings():
+        # A transport cannot be closed once its loop is.
+        warnings.simplefilter("ignore", ResourceWarning)
+        pids = call_on_two_loops(tmp_path, is_over=is_over)
+        gc.collect()
+    assert pids[0] != pids[1]
+    until = time.monotonic() + BOUND
+    while any(map(is_alive, pids)) and time.monotonic() < until:
+        time.sleep(0.005)
+    assert not any(map(is_alive, pids))
+
+
+def call_on_two_loops(folder: Path, *, is_over: bool) -> list[int]:
+    """Calls a tool on one loop and on another, and closes its engine on a third; the drivers."""
+    config = {"isolation": "ray", "resources": {"cpus": 0}}
+    entry = {"type": "custom", "handler": "handlers_of_loops:f", "config": config}
+    engine = ToolEngine(ToolEngineConfig(str(folder), fleet="auto", auto_reload=False))
+    engine.register_tool({"name": "f", "description": "x", "entry": entry, "effect": "read"})
+    pids: list[int] = []
+
+    async def call() -> None:
+        async with asyncio.timeout(BOUND):
+            result = await engine.execute("f", {}, ToolExecutionContext(timeout=BOUND / 2))
+        assert str(result.error).startswith("no node of the fleet can ever hold")
+        backend: Any = engine._registry.places.find("ray")
+        pids.append(backend.connection.pid)
+
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            loop = asyncio.new_event_loop()
+            stack.callback(loop.close)
+            loop.run_until_complete(call())
+            loop.run_until_complete(loop.shutdown_default_executor())
+            if is_over:
+                loop.close()
+                assert engine.fleet is not None
+                assert not engine.fleet.snapshot().is_joined
+        asyncio.run(asyncio.wait_for(engine.close(), BOUND))
+    return pids
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: make ray")

@@ -115,6 +115,8 @@ class FleetConnection:
         self._lookers: dict[Callable[[], object], None] = {}
         self.versions: dict[str, str] = {}
         self._numbers = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The only one that it is watched on."""
         self._joined: asyncio.Future[None] | None = None
         self._frames: Frames | None = None
         self._process: DriverProcess | None = None
@@ -126,7 +128,8 @@ class FleetConnection:
 
     @property
     def is_joined(self) -> bool:
-        return self._joined is not None and self._joined.done() and self._frames is not None
+        is_joined = self._joined is not None and self._joined.done() and self._frames is not None
+        return is_joined and self._loop is not None and not self._loop.is_closed()
 
     @property
     def pid(self) -> int | None:
@@ -146,7 +149,7 @@ class FleetConnection:
         if self._is_closed:
             raise FleetLostError(self._why)
         if self._joined is None:
-            loop = asyncio.get_running_loop()
+            self._loop = loop = asyncio.get_running_loop()
             self._joined = loop.create_future()
             self._tries, self._until = 0, loop.time() + _SECONDS_TO_JOIN
             self._begin_try()
@@ -186,9 +189,31 @@ class FleetConnection:
         if self.owners.pop(worker, None) is not None:
             self._send_order(do="kill", worker=worker)
 
+    def abandon(self) -> threading.Thread | None:
+        """End the driver of a loop that has ended, or rests, and so may hear of nothing any more.
+
+        Returns:
+            What waits for its end; None: there is none.
+        """
+        self._why, self._is_closed = (
+            "the engine has gone to another event loop; use it on one",
+            True,
+        )
+        if self._frames is not None:
+            self._frames.cut()
+        if self._process is None:
+            return None
+        ending = threading.Thread(target=self._process.end_process, daemon=True)
+        ending.start()
+        return ending
+
     async def close(self, timeout: float) -> None:  # noqa: ASYNC109 - then it is killed
         """End the driver, and with it all that runs on the fleet for this engine."""
         self._why, self._is_closed = "the engine was closed", True
+        if self._loop is not asyncio.get_running_loop():
+            if (ending := self.abandon()) is not None:
+                await asyncio.to_thread(ending.join, timeout)
+            return
         if self._starting is not None:
             await asyncio.wait([self._starting])
         process, frames = self._process, self._frames
@@ -211,7 +236,7 @@ class FleetConnection:
     async def _start_driver(self) -> None:
         ours, theirs = socket.socketpair()
         try:
-            self._process = await asyncio.to_thread(DriverProcess, theirs, self.address)
+            await asyncio.to_thread(self._start_process, theirs)
             _, self._frames = await asyncio.get_running_loop().create_connection(
                 lambda: Frames(self._hear_driver, self._note_end), sock=ours
             )
@@ -223,6 +248,9 @@ class FleetConnection:
             ours.close()
             self._give_up(f"its driver cannot be started: {error}")
             return
+        except asyncio.CancelledError:
+            ours.close()  # its loop ends; the driver does, too
+            raise
         finally:
             theirs.close()
         self._send_order(do="join", address=self.address)
@@ -231,6 +259,10 @@ class FleetConnection:
         if self._tries < _MOST_TRIES and self.address.startswith(_FOR_CLIENTS):
             until = min(until, loop.time() + _SECONDS_TO_DOUBT * self._tries)
         self._patience = loop.call_at(until, self._stop_joining, self._frames)
+
+    def _start_process(self, theirs: socket.socket) -> None:
+        # Kept even if nothing waits for it any more.
+        self._process = DriverProcess(theirs, self.address)
 
     def _hear_driver(self, message: bytes) -> None:
         if message.startswith(BUNDLE):

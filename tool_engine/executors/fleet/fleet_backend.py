@@ -75,6 +75,8 @@ class FleetBackend(ExecutionBackend):
         """Calls that were cancelled before they had begun, and why they had not."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Where the lines and the connection live."""
         self._making = asyncio.Lock()
         """Held while a line is made: the calls that come meanwhile wait for the same one."""
 
@@ -160,6 +162,7 @@ class FleetBackend(ExecutionBackend):
     ) -> Any:
         if self._is_closed:
             raise ToolExecutionError(_CLOSED)
+        self._follow_loop()
         call = FleetCall(params, context, trace_headers(), tool)
         if not self.connection.is_joined:
             await self._join_for(context.call_id or "")
@@ -178,6 +181,21 @@ class FleetBackend(ExecutionBackend):
                 call.line.withdraw(call)
                 await _outlast_call(call)
             raise
+
+    async def join(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - of one caller
+        """Join the fleet; see `FleetConnection.join`."""
+        self._follow_loop()
+        await self.connection.join(timeout)
+
+    def _follow_loop(self) -> None:
+        """Begin anew on another event loop: what waited on the one before has ended with it."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop and self._loop is not None:
+            self.connection.abandon()
+            self.connection = FleetConnection(self.connection.address, self._retire_former)
+            self._lines, self._old, self._joining = {}, [], set()
+            self._tasks, self._making = set(), asyncio.Lock()
+        self._loop = loop
 
     async def _join_for(self, call_id: str) -> None:
         self._joining.add(call_id)

@@ -138,7 +138,7 @@ class FleetView:
             FleetLostError: It cannot be joined; the message says why, and what to look at.
         """
         self._require_open()
-        await self._run_at_home(partial(self._open().connection.join, timeout))
+        await self._run_at_home(partial(self._open().join, timeout))
         return self.snapshot()
 
     def snapshot(self) -> FleetSnapshot:
