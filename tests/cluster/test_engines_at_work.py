@@ -108,6 +108,36 @@ async def test_a_tool_changes_its_weight_while_its_calls_wait(
     assert service.most <= 2
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("{bucket: own, key: tool}", "{bucket: own, key: tool, scope: cluster}"),
+        (
+            "{bucket: own, key: tool, breaker: {failures: 2}}",
+            "{bucket: own, key: tool, breaker: {failures: 2}, scope: cluster}",
+        ),
+        ("{bucket: own}\nrate: 1/h", "{bucket: own, scope: cluster}\nrate: 100/s"),
+    ],
+)
+async def test_what_a_tool_limits_comes_to_be_shared_while_its_calls_wait(
+    edit: tuple[ToolEngine, ToolEngine, Edit], service: Service, before: str, after: str
+) -> None:
+    """In a bucket of which nothing was shared: they go on, and ask the others from then on."""
+    first, second, change = edit
+    await change(before)
+    calls = [asyncio.create_task(first.execute("edited")) for _ in range(3)]
+    await service.until(1)
+    await change(after)
+    service.gate.set()
+    calls += [asyncio.create_task(each.execute("edited")) for each in (first, second) * 2]
+    async with asyncio.timeout(BOUND):
+        results = await asyncio.gather(*calls)
+    assert [each.error_type for each in results] == [None] * 7
+    assert service.most == 1 or "rate" in after
+    assert first.cluster is not None
+    assert (await first.cluster.snapshot()).limits.keys() - {"bucket:ai", "bucket:mail"}
+
+
 async def test_equal_calls_of_one_process_need_one_unit(make: Make, service: Service) -> None:
     """`single_flight` stays in the process; each process that calls needs one of its own."""
     limits = {"bucket_limits": {"ai": 2}}

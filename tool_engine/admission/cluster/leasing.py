@@ -115,6 +115,9 @@ class LeaseDesk:
     def share_tool(self, tool: ToolCounts, *, is_shared: bool) -> None:
         """Let the rate and the breaker of a tool hold for all processes, or for this one."""
         tool.is_shared = is_shared
+        if is_shared:  # what a process had for itself may come to be shared while its calls wait
+            for line in tool.lines:
+                self.need_lease(line.above)
         name = f"{TOOL}{tool.name}"
         if not is_shared or tool.breaker is None:
             return
@@ -139,6 +142,8 @@ class LeaseDesk:
             return
         self._keys[resource] = key
         self._move_limit(key)
+        for lane in key.lanes:
+            self.need_lease(lane.bucket)
 
     def _name_own(self, tool: str, value: Any) -> str:
         """Return what processes call a key of a tool; nothing as long as that is not known."""
