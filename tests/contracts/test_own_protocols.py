@@ -18,7 +18,7 @@ from tool_engine import (
 )
 from tool_engine.agent.models.carried import CarriedProtocol
 from tool_engine.agent.models.openai import OpenAIChatModel
-from tool_engine.interfaces.protocol import writes_text
+from tool_engine.interfaces.protocol import is_for_text
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols import process_tool_calls
 
@@ -84,18 +84,28 @@ async def engine() -> AsyncIterator[ToolEngine]:
 
 
 async def test_arguments_are_of_the_kinds_that_the_tool_takes(engine: ToolEngine) -> None:
-    """Text is all that such a model can write."""
-    cycle = await process_tool_calls(engine, "CALL double 4", WordsProtocol())
+    """Text is all that such a model can write, where its protocol says so; else none is guessed."""
+
+    class Texts(WordsProtocol):
+        writes_text = True
+
+    cycle = await process_tool_calls(engine, "CALL double 4", Texts())
     assert cycle.messages[-1] == {"role": "user", "content": "RESULT {'result': 8}"}
+    cycle = await process_tool_calls(engine, "CALL double 4", WordsProtocol())
+    assert cycle.execution_results[0].error_type == "validation_error"
 
 
-async def test_its_tools_stand_in_the_prompt_alone(engine: ToolEngine) -> None:
+@pytest.mark.parametrize("writes", [True, False])
+async def test_its_tools_stand_in_the_prompt_alone(engine: ToolEngine, writes: bool) -> None:
     """A request declares none of them."""
     asked: list[Any] = []
 
+    class Texts(WordsProtocol):
+        writes_text = True
+
     class Model:
         name = "m"
-        protocol = WordsProtocol()
+        protocol = Texts() if writes else WordsProtocol()
 
         def user_message(self, text: str) -> Any:
             return {"role": "user", "content": text}
@@ -119,23 +129,23 @@ def test_a_chat_model_carries_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "definitions", "expected"),
+    ("says", "definitions", "expected"),
     [
-        (None, "text", True),
-        (None, [], False),
-        (None, LookupError(), False),
-        (False, "text", False),
+        (False, "text", True),
+        (False, [], False),
+        (False, LookupError(), False),
         (True, [], True),
     ],
 )
-def test_what_it_says_itself_counts(said: bool | None, definitions: Any, expected: bool) -> None:
+def test_what_it_is_for(says: bool, definitions: Any, expected: bool) -> None:
+    """A text as the tools of a request would never be right."""
+
     class Protocol:
+        writes_text = says
+
         def definitions(self, tools: Iterable[Tool]) -> Any:
             if isinstance(definitions, Exception):
                 raise definitions
             return definitions
 
-    protocol = Protocol()
-    if said is not None:
-        vars(protocol)["writes_text"] = said
-    assert writes_text(protocol) is expected
+    assert is_for_text(Protocol()) is expected

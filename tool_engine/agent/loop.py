@@ -19,7 +19,7 @@ from tool_engine.agent.transcript import ChildHistory, Transcript, TranscriptEnt
 from tool_engine.agent.turn import Turn
 from tool_engine.errors import ConfigurationError, SessionError, ToolEngineError
 from tool_engine.interfaces import ChatModel
-from tool_engine.interfaces.protocol import writes_text
+from tool_engine.interfaces.protocol import is_for_text
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.field_types import convert_value
@@ -193,7 +193,7 @@ class AgentLoop(KnownArguments, KnownNames):
         protocol = self.model.protocol
         rules = self.session.system_prompt(protocol)
         tools = None
-        if not writes_text(protocol):
+        if not is_for_text(protocol):
             shown = self.session.tools()
             tools = protocol.definitions(shown) if shown else None
         return ChatRequest(

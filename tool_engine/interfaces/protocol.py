@@ -35,12 +35,12 @@ class ReplyDecoder(Protocol):
 class ToolCallingProtocol(Protocol):
     """How a kind of model gets tools, calls and gets results. A13.
 
-    One whose `definitions` are a text, or that has `writes_text = True`, is for calls in text: the
-    definitions stand in the system prompt, a chat model carries it in its provider's messages, and
-    arguments are converted by the schema of their tool. With `prompt(self, tools)` another text
-    stands there. With `definition_findings(self, tools)` and `result_findings(self, results)` it
-    lists, as `ReplyFinding`, what it cannot express; with `render_call(self, call)` it writes
-    a call, which recorded conversations need.
+    One whose `definitions` are a text is for calls in text: the definitions stand in the system
+    prompt, and a chat model carries it in its provider's messages. With `writes_text = True` its
+    arguments are texts, too, which are converted by the schema of their tool. With `prompt(self,
+    tools)` another text stands in the prompt. With `definition_findings(self, tools)` and
+    `result_findings(self, results)` it lists, as `ReplyFinding`, what it cannot express; with
+    `render_call(self, call)` it writes a call, which recorded conversations need.
     """
 
     @property
@@ -75,10 +75,10 @@ class ToolCallingProtocol(Protocol):
         """
 
 
-def writes_text(protocol: Any) -> bool:
-    """Return True if calls of a protocol are text, as it says or its definitions are."""
-    said = getattr(protocol, "writes_text", None)
-    if said is None:
-        with suppress(Exception):  # what it raises for no tools says nothing
-            return isinstance(protocol.definitions([]), str)
-    return bool(said)
+def is_for_text(protocol: Any) -> bool:
+    """Return True if a protocol is for calls in text, as its definitions are."""
+    if getattr(protocol, "writes_text", False):
+        return True
+    with suppress(Exception):  # what it raises for no tools says nothing
+        return isinstance(protocol.definitions([]), str)
+    return False

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import CallsTools, ToolCallingProtocol
-from tool_engine.interfaces.protocol import writes_text
 from tool_engine.interfaces.source import find_for_model
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolCall, ToolExecutionResult
@@ -107,7 +106,7 @@ async def process_tool_calls(
     if not isinstance(chosen, CycleOptions):
         raise ConfigurationError(f"options must be CycleOptions, got {options!r}")
     speaks = await _choose_protocol(protocol, engine)
-    is_text = writes_text(speaks)
+    is_text = bool(getattr(speaks, "writes_text", False))
     if is_text and isinstance(reply, Iterator):
         # Kept as a list, as it is read twice.
         reply = list(reply)

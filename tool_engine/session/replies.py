@@ -9,7 +9,7 @@ from typing import Any
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import Source, ToolCallingProtocol
-from tool_engine.interfaces.protocol import writes_text
+from tool_engine.interfaces.protocol import is_for_text
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.allowed_call import Consenting
@@ -154,7 +154,7 @@ class ReplyRunner:
             chosen = await asyncio.to_thread(self.find_protocol, name)
         else:
             chosen = self.find_protocol(name)
-        reads_text = protocol is None and writes_text(chosen)
+        reads_text = protocol is None and is_for_text(chosen)
         form = find_form(reply) if reads_text else None
         return chosen if form is None else self.find_protocol(form)
 

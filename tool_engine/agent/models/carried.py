@@ -28,11 +28,9 @@ _NATIVE: Final = (
 class CarriedProtocol:
     """A text protocol inside the messages of a provider."""
 
-    writes_text: Final = True
-    """Calls are text: `process_tool_calls` converts their arguments by the tool's schema."""
-
     def __init__(self, text: ToolCallingProtocol, native: ToolCallingProtocol) -> None:
         self.text = text
+        self.writes_text = bool(getattr(text, "writes_text", False))
         self.native = native
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from tool_engine.agent.models.carried import CarriedProtocol, make_message
 from tool_engine.agent.models.provider_errors import failure_of
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
-from tool_engine.interfaces.protocol import writes_text
+from tool_engine.interfaces.protocol import is_for_text
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.bounds import check_count, check_share
 from tool_engine.model.checks.nearness import suggest_near
@@ -216,7 +216,7 @@ class ModelClient(ABC):
         found = get_protocol(protocol) if isinstance(protocol, str) else protocol
         if found is None:
             return get_protocol(self.native)
-        if writes_text(found):
+        if is_for_text(found):
             return CarriedProtocol(found, get_protocol(self.native))
         name = getattr(found, "name", None)
         if not isinstance(name, str) or (name != self.native and name in PROTOCOLS):

@@ -14,7 +14,7 @@ from tool_engine.agent.models.carried import CarriedProtocol, make_message, wire
 from tool_engine.agent.models.script import Expectation, Script, ScriptReply, read_script
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
-from tool_engine.interfaces.protocol import writes_text
+from tool_engine.interfaces.protocol import is_for_text
 from tool_engine.model.call import ToolCall
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.known_fields import KnownArguments
@@ -128,7 +128,7 @@ class RecordedModel(KnownArguments):
         wire = None if is_other else script.wire
         if wire is None:
             return found
-        if not writes_text(found):
+        if not is_for_text(found):
             raise ConfigurationError(
                 f"{self._source}: wire says in whose messages a text protocol is spoken, and "
                 f"{found.name!r} is none"
@@ -171,7 +171,7 @@ class RecordedModel(KnownArguments):
     def _write_reply(self, recorded: ScriptReply, *, is_streamed: bool) -> list[Any]:
         text, calls = recorded.text, self._make_calls(recorded)
         speaks = self._protocol.text if isinstance(self._protocol, CarriedProtocol) else None
-        if writes_text(self._protocol):
+        if is_for_text(self._protocol):
             render: Any = getattr(speaks or self._protocol, "render_call", None)
             if calls and render is None:
                 raise ConfigurationError(f"{self._protocol.name!r} has no render_call: write reply")
@@ -183,7 +183,7 @@ class RecordedModel(KnownArguments):
         return [render_reply(wire_of(self._protocol), text, calls)]
 
     def _make_calls(self, recorded: ScriptReply) -> list[ToolCall]:
-        is_text = writes_text(self._protocol)
+        is_text = is_for_text(self._protocol)
         return [
             ToolCall(
                 call_id=call.id or f"turn_{self._asked}_{number}",
