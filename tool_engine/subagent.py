@@ -31,7 +31,7 @@ from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.foreign import ends_caller
 from tool_engine.model.json.copying import refuse_copying
 from tool_engine.model.json.plain import name_of, read_plain
-from tool_engine.model.outcome import ErrorType
+from tool_engine.model.outcome import ErrorType, find_error_type
 from tool_engine.model.progress import ToolProgress
 from tool_engine.model.record import RecordQuery
 from tool_engine.model.refusal import make_refused
@@ -60,7 +60,6 @@ ResultCallback: TypeAlias = Callable[[ToolExecutionResult], Awaitable[None] | No
 _LEAST: Final = 1.0
 """Seconds that a callback has at least, however late its call was."""
 _log: Final = get_logger(__name__)
-_ERROR_TYPES: Final = frozenset(kind.value for kind in ErrorType)
 
 
 def parts_of(call: object) -> tuple[object, object]:
@@ -386,7 +385,7 @@ class ToolSubAgent(KnownArguments, KnownNames):
             tool = self._source.get(tool_name)
             secrets = secrets_if_known(tool, params)
             said = shorten_words(str(error), secrets) or kind_of(error)
-            failed = _make_failure(tool_name, _error_type(error), said)
+            failed = _make_failure(tool_name, find_error_type(error).value, said)
             past = PastCall(failed, _keep_arguments(params, tool), tool)
             if isinstance(error, UnboundContextError):
                 # No call was made: the one that would have made it has ended.
@@ -454,11 +453,6 @@ def _find_limit(timeout: float | None, tool: Tool | None) -> float:
 def _check_name(name: str, value: object) -> None:
     if not isinstance(value, str) or not value:
         raise ConfigurationError(f"{name} must be a non-empty string, got {value!r}")
-
-
-def _error_type(error: BaseException) -> str:
-    kind = error.error_type if isinstance(error, ToolEngineError) else ""
-    return kind if kind in _ERROR_TYPES else ErrorType.EXECUTION_ERROR.value
 
 
 def _copy_params(params: object) -> Any:

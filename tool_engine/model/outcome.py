@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from tool_engine.errors import ToolEngineError
+
 
 class ErrorType(str, Enum):
     """Every `error_type` a result can carry."""
@@ -69,6 +71,14 @@ def outcome_of_call(is_success: bool, error_type: str | None) -> Outcome:
     if is_success:
         return Outcome.SUCCEEDED
     return Outcome.FAILED if error_type is None else outcome_of(error_type)
+
+
+def find_error_type(error: BaseException) -> ErrorType:
+    """Return the type of a call that ends with an exception."""
+    try:
+        return ErrorType(error.error_type if isinstance(error, ToolEngineError) else "")
+    except ValueError:  # foreign, or of a kind that no call ends with
+        return ErrorType.EXECUTION_ERROR
 
 
 def success_rate(successful: int, total: int) -> float:

@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.errors import ConfigurationError, ToolEngineError
+from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces.source import CallsTools, find_for_model
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision
 from tool_engine.model.call import Refusal, ToolCall, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.foreign import ends_caller
-from tool_engine.model.outcome import ErrorType
+from tool_engine.model.outcome import ErrorType, find_error_type
 from tool_engine.model.pace import Pace
 from tool_engine.model.permission import APPROVER
 from tool_engine.model.refusal import make_refused
@@ -38,7 +38,6 @@ Fit = Callable[[Tool, Mapping[str, Any]], tuple[dict[str, Any], tuple[str, ...]]
 """A function that fits a call's arguments to its tool, and returns its changes."""
 
 _log: Final = get_logger(__name__)
-_ERROR_TYPES: Final = frozenset(kind.value for kind in ErrorType)
 _APPROVAL_TIMEOUT: Final = 300.0
 # So that the engine, which records why a call ended, is the one to end it.
 _HEAD_START: Final = 0.05
@@ -250,7 +249,7 @@ class CallRunner:
             _log.warning(
                 "call_failed_outside_of_the_engine", **_name_call(turn.call), error=message
             )
-            return self._refuse_call(turn, message, _find_error_type(error))
+            return self._refuse_call(turn, message, find_error_type(error))
 
     async def _run_routed(self, turn: _Turn) -> ToolExecutionResult:
         is_asked = self._options.on_before_execute is not None
@@ -428,11 +427,6 @@ def _find_end(total_timeout: float | None) -> float | None:
 def _add_grace(timeout: float) -> float:
     """Return the seconds to wait for engines that keep no time."""
     return min(timeout + _HEAD_START, timeout * 1.1)
-
-
-def _find_error_type(error: BaseException) -> ErrorType:
-    kind = error.error_type if isinstance(error, ToolEngineError) else ""
-    return ErrorType(kind) if kind in _ERROR_TYPES else ErrorType.EXECUTION_ERROR
 
 
 def _is_being_cancelled() -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tool_engine.catalog.definition.fault import Fault
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_near
+from tool_engine.model.outcome import ErrorType
 
 EXPECTATIONS: Final = ("expect", "expect_part", "expect_error")
 """The keys of a test that say how the call ends; each test has at most one of them."""
@@ -22,20 +23,7 @@ _MAX_FOLDERS: Final = 20
 """Folders in the path of such a file."""
 _WORLD: Final = ("http", "env", "files", "expect_files", "command", "sources")
 """The keys that describe a call's surroundings, for a call that really runs."""
-CALL_ERRORS: Final = (
-    "cancelled",
-    "circuit_open",
-    "engine_closed",
-    "execution_error",
-    "executor_not_found",
-    "queue_full",
-    "queue_timeout",
-    "rate_limited",
-    "rejected",
-    "timeout",
-    "tool_not_found",
-    "validation_error",
-)
+CALL_ERRORS: Final = tuple(sorted(kind.value for kind in ErrorType))
 """The error types of the engine itself; a tool may raise others of its own."""
 
 
