@@ -67,8 +67,8 @@ if TYPE_CHECKING:
         UnboundContextError,
         VariableError,
     )
-    from tool_engine.executors.builtin import EchoExecutor
     from tool_engine.executors.calculator import CalculatorExecutor
+    from tool_engine.executors.echo import EchoExecutor
     from tool_engine.executors.mcp.mcp_source import MCPSource
     from tool_engine.executors.mcp.server_settings import MCPServerSettings
     from tool_engine.interfaces import (
@@ -325,7 +325,7 @@ _MODULES = {
         "ToolConflictError ToolEngineError ToolExecutionError ToolNotFoundError "
         "ToolQuarantinedError UnboundContextError VariableError"
     ),
-    "executors.builtin": "EchoExecutor",
+    "executors.echo": "EchoExecutor",
     "executors.calculator": "CalculatorExecutor",
     "executors.mcp.mcp_source": "MCPSource",
     "executors.mcp.server_settings": "MCPServerSettings",

@@ -16,7 +16,7 @@ from tool_engine import (
     ToolExecutionContext,
     ToolExecutionError,
 )
-from tool_engine.executors.builtin import EchoExecutor
+from tool_engine.executors.echo import EchoExecutor
 
 ADD = {
     "name": "add",

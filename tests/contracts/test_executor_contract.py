@@ -18,9 +18,9 @@ import pytest
 from aiohttp import web
 
 from tests.executors.python.apart import Apart
-from tool_engine.executors.builtin import EchoExecutor
 from tool_engine.executors.calculator import CalculatorExecutor
 from tool_engine.executors.commands.command_executor import CommandExecutor
+from tool_engine.executors.echo import EchoExecutor
 from tool_engine.executors.executor_registry import BUILTIN_EXECUTORS
 from tool_engine.executors.files.file_reading import FileReadExecutor
 from tool_engine.executors.files.listing import FolderReadExecutor

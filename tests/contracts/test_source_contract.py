@@ -282,3 +282,22 @@ async def test_one_object_is_one_source(world: World) -> None:
     """It is adapted once, so that it is known again wherever it comes in."""
     assert as_source(world.given) is as_source(world.given)
     assert as_source(world.source) is world.source
+
+
+async def test_a_refusal_of_a_kind_of_its_own() -> None:
+    """A source may say in its own way why a tool is not there for models."""
+
+    class Moved(Derived):
+        def is_hidden(self, tool_name: str, /) -> bool:
+            return True
+
+        def explain_missing(self, tool_name: str, /) -> Refusal:
+            return Refusal("moved_away", "it is elsewhere")
+
+    function = {"name": "gone", "arguments": "{}"}
+    calls = [{"id": "call_1", "type": "function", "function": function}]
+    reply = {"role": "assistant", "content": None, "tool_calls": calls}
+    async with ToolEngine(ToolEngineConfig(auto_reload=False)) as engine:
+        cycle = await process_tool_calls(Moved(engine), reply, "openai")
+    (result,) = cycle.execution_results
+    assert (result.error_type, result.error) == ("moved_away", "it is elsewhere")

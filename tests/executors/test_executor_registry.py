@@ -13,9 +13,9 @@ import pytest
 import structlog
 
 from tool_engine.errors import ConfigurationError, ExecutorNotFoundError, MissingExtraError
-from tool_engine.executors.builtin import EchoExecutor
 from tool_engine.executors.calculator import CalculatorExecutor
 from tool_engine.executors.commands.command_executor import CommandExecutor
+from tool_engine.executors.echo import EchoExecutor
 from tool_engine.executors.executor_registry import BUILTIN_EXECUTORS, ExecutorRegistry
 from tool_engine.executors.http.http_executor import HTTPExecutor
 from tool_engine.executors.tool_search import ToolSearchExecutor

@@ -11,8 +11,8 @@ from aiohttp import web
 
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.builtin import EchoExecutor
 from tool_engine.executors.calculator import CalculatorExecutor
+from tool_engine.executors.echo import EchoExecutor
 from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.http.http_executor import HTTPExecutor
 from tool_engine.interfaces import ToolExecutor

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tool_engine.executors.python.handlers import PythonHandlers
 
 BUILTIN_EXECUTORS: Final[Mapping[str, str]] = {
-    "echo": "tool_engine.executors.builtin:EchoExecutor",
+    "echo": "tool_engine.executors.echo:EchoExecutor",
     "calculator": "tool_engine.executors.calculator:CalculatorExecutor",
     "http_request": "tool_engine.executors.http.http_executor:HTTPExecutor",
     "run_command": "tool_engine.executors.commands.command_executor:CommandExecutor",

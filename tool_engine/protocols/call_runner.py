@@ -219,14 +219,14 @@ class CallRunner:
             if takes_secrets(self._find_tool, call.tool_name):
                 message = hide_quotes(message)
                 turn.call = msgspec.structs.replace(hide_in_call(call), error=message)
-            return self._refuse_call(turn, message, ErrorType.VALIDATION_ERROR)
+            return self._refuse_call(turn, message, ErrorType.VALIDATION_ERROR.value)
         if place >= most:
             first = "call of a reply is" if most == 1 else f"{most} calls of a reply are"
             message = (
                 f"only the first {first} run, this is number {place + 1}: "
                 "write it again in the next reply, if it is still needed"
             )
-            return self._refuse_call(turn, message, ErrorType.REJECTED)
+            return self._refuse_call(turn, message, ErrorType.REJECTED.value)
         # An expired timeout would still let the first step run.
         is_late = end is not None and asyncio.get_running_loop().time() >= end
         return self._refuse_late(turn) if is_late else None
@@ -239,7 +239,7 @@ class CallRunner:
         except asyncio.CancelledError:
             if _is_being_cancelled():
                 raise
-            return self._refuse_call(turn, "the call was cancelled", ErrorType.CANCELLED)
+            return self._refuse_call(turn, "the call was cancelled", ErrorType.CANCELLED.value)
         except BaseException as error:  # one failure must not lose the other results
             if ends_caller(error):
                 raise
@@ -249,7 +249,7 @@ class CallRunner:
             _log.warning(
                 "call_failed_outside_of_the_engine", **_name_call(turn.call), error=message
             )
-            return self._refuse_call(turn, message, find_error_type(error))
+            return self._refuse_call(turn, message, find_error_type(error).value)
 
     async def _run_routed(self, turn: _Turn) -> ToolExecutionResult:
         is_asked = self._options.on_before_execute is not None
@@ -272,7 +272,7 @@ class CallRunner:
                 return refused
             refusal = await self._ask_once(turn)
             if refusal is not None:
-                return self._refuse_call(turn, refusal, ErrorType.REJECTED)
+                return self._refuse_call(turn, refusal, ErrorType.REJECTED.value)
             refused = self._look_up(turn)
             now = turn.route.tool
             if refused is not None or (now is not None and is_same(now, asked)):
@@ -281,19 +281,19 @@ class CallRunner:
         message = (
             f"{turn.route.name!r} is another tool each time that the approver is asked about it"
         )
-        return self._refuse_call(turn, message, ErrorType.REJECTED)
+        return self._refuse_call(turn, message, ErrorType.REJECTED.value)
 
     def _look_up(self, turn: _Turn) -> ToolExecutionResult | None:
         """Find the call's current tool; return a result if there is none."""
         route = turn.route = self._router.route(turn.call)
         if route.error is not None:
-            return self._refuse_call(turn, route.error, ErrorType(route.error_type))
+            return self._refuse_call(turn, route.error, route.error_type)
         if route.tool is None:
             # A tool that is loaded just now must not run before the approver was asked.
             is_asked = self._options.on_before_execute is not None
             if is_asked or self._source.is_hidden(route.name):
                 missing = self._source.explain_missing(route.name)
-                return self._refuse_call(turn, missing.error, ErrorType(missing.error_type))
+                return self._refuse_call(turn, missing.error, missing.error_type)
         if route.tool is not None and self._fit is not None:
             arguments, repairs = self._fit(route.tool, route.arguments)
             turn.route = route._replace(arguments=arguments, repairs=route.repairs + repairs)
@@ -350,7 +350,7 @@ class CallRunner:
             if not clock.expired():
                 raise
             message = f"the call did not end within {timeout} seconds"
-            return self._refuse_call(turn, message, ErrorType.TIMEOUT)
+            return self._refuse_call(turn, message, ErrorType.TIMEOUT.value)
         finally:
             written.reset(sent)
             allowed.reset(said)
@@ -393,13 +393,13 @@ class CallRunner:
     def _refuse_late(self, turn: _Turn) -> ToolExecutionResult:
         total = self._options.total_timeout
         message = f"the calls of the reply did not end within {total} seconds in all"
-        return self._refuse_call(turn, message, ErrorType.TIMEOUT)
+        return self._refuse_call(turn, message, ErrorType.TIMEOUT.value)
 
-    def _refuse_call(self, turn: _Turn, message: str, kind: ErrorType) -> ToolExecutionResult:
+    def _refuse_call(self, turn: _Turn, message: str, kind: str) -> ToolExecutionResult:
         """Return a result without running the call, and record it."""
         route = turn.route
         details = None if turn.reason is None else {"reason": turn.reason}
-        refusal = Refusal(kind.value, message, details, decided_by=turn.refused_by)
+        refusal = Refusal(kind, message, details, decided_by=turn.refused_by)
         if not turn.has_reached_engine:
             # For a call of no tool, it is unknown which arguments are secret.
             params = {} if route.tool is None else dict(route.arguments)

@@ -1,4 +1,4 @@
-"""How does a client start work that goes on without it, and ask for it later?"""
+"""How does a client start a task, work that goes on without it, and ask for it later?"""
 
 from __future__ import annotations
 

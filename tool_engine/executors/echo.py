@@ -1,4 +1,4 @@
-"""Which executors are so small that they need no file of their own?"""
+"""What does a tool with the handler `echo` return?"""
 
 from __future__ import annotations
 
