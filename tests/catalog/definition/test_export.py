@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tool_engine.catalog.definition.export import definition_of, export_to_yaml
+from tool_engine.catalog.definition.structure import definition_schema
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.parameter import ToolParameter
@@ -21,6 +22,7 @@ from tool_engine.model.settings.concurrency import (
 )
 from tool_engine.model.tool import RetryPolicy, Tool
 
+TOOL = definition_schema()["$defs"]["tool"]["properties"]
 TEXTS = st.one_of(
     st.text(
         alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30
@@ -78,7 +80,7 @@ def make(**changes: Any) -> Tool:
 
 
 def test_every_key_survives() -> None:
-    """U20: load(export(tool)) equals tool, hash included, for every key."""
+    """U20: load(export(tool)) equals tool, hash included, for every key that there is."""
     tool = ToolConfigLoader().from_mapping(
         {
             "name": "t",
@@ -105,6 +107,19 @@ def test_every_key_survives() -> None:
                 "breaker": {"failures": 2, "reset_after": 1.5, "probes": 3},
             },
             "rate": "7/3min",
+            "title": "T",
+            "audience": ["code"],
+            "aliases": ["u"],
+            "vcp_command": "c",
+            "annotations": {"title": "T"},
+            "result": {"max_chars": 500, "show": "summary"},
+            "permission": "ask_always",
+            "accepts": ["user"],
+            "max_uses": 3,
+            "background": "never",
+            "examples": [{"params": {"p": "a1"}}],
+            "tests": [{"params": {"p": "a1"}, "expect_error": "timeout"}],
+            "output_mode": "warn",
             "output": {"type": "object", "properties": {"a": {"type": "array", "items": "string"}}},
             "entry": {"type": "http", "request": {"url": "https://x", "json": {"a": [1, None]}}},
             "parameters": [
@@ -127,6 +142,8 @@ def test_every_key_survives() -> None:
         }
     )
     assert again(tool) == tool
+    # `returns` is another word for `output`, and a tool is what has no `kind`.
+    assert definition_of(tool).keys() == TOOL.keys() - {"returns", "kind"}
 
 
 def test_defaults_are_left_out() -> None:
