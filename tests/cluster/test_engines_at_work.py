@@ -138,6 +138,33 @@ async def test_what_a_tool_limits_comes_to_be_shared_while_its_calls_wait(
     assert (await first.cluster.snapshot()).limits.keys() - {"bucket:ai", "bucket:mail"}
 
 
+@pytest.mark.parametrize("runs", [True, False])
+async def test_a_lowered_limit_of_a_key_holds_for_units_that_stay(
+    edit: tuple[ToolEngine, ToolEngine, Edit], service: Service, *, runs: bool
+) -> None:
+    """Each of two processes has one, and would use it again and again without asking."""
+    first, second, change = edit
+    await change("{bucket: own, key: tool, key_limit: 2, scope: cluster}")
+    calls = [asyncio.create_task(each.execute("edited")) for each in (first, second)]
+    await service.until(2)
+    if not runs:
+        service.gate.set()
+        await asyncio.gather(*calls)
+    await change("{bucket: own, key: tool, key_limit: 1, scope: cluster}")
+    service.gate.set()
+    await asyncio.gather(*calls)
+    service.gate.clear()
+    service.most = 0
+    calls = [asyncio.create_task(each.execute("edited")) for each in (first, second)]
+    await service.until(1)
+    await until_waiting(first, 1)
+    service.gate.set()
+    async with asyncio.timeout(BOUND):
+        results = await asyncio.gather(*calls)
+    assert [each.error_type for each in results] == [None, None]
+    assert service.most == 1
+
+
 async def test_equal_calls_of_one_process_need_one_unit(make: Make, service: Service) -> None:
     """`single_flight` stays in the process; each process that calls needs one of its own."""
     limits = {"bucket_limits": {"ai": 2}}

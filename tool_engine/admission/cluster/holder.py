@@ -251,10 +251,10 @@ class Holder:
             effects += self._adopt_limits(limits)
         return self._finish_event(effects, now)
 
-    def let_idle_go(self, now: float) -> list[Effect]:
-        """Give back all that no call uses, as at a pause or a drain."""
+    def let_idle_go(self, now: float, of: Collection[str] | None = None) -> list[Effect]:
+        """Give back what no call uses of some resources, or of all, as at a pause or a drain."""
         effects = self._look_at_clock(now)
-        for resource in list(self.accounts):
+        for resource in list(self.accounts) if of is None else of:
             self._give_back_idle(resource)
         return self._finish_event(effects, now)
 

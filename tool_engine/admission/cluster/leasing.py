@@ -38,8 +38,8 @@ class LeaseDesk:
     """
 
     __slots__ = (
-        *("_asking", "_counts", "_held_up", "_keys", "_lost", "_pool", "_tools", "_until"),
-        "_wanted",
+        *("_asking", "_counts", "_defined", "_held_up", "_keys", "_lost", "_pool", "_stale"),
+        *("_tools", "_until", "_wanted"),
         *("granting", "is_local", "limits", "probe", "source", "units"),
     )
 
@@ -54,6 +54,10 @@ class LeaseDesk:
         """Those in use that others may have by now."""
         self._wanted: set[str] = set()
         """The resources of keys of which what is idle goes back."""
+        self._defined: dict[str, int] = {}
+        """The units of each of its keys that a tool has defined, by its name."""
+        self._stale: set[str] = set()
+        """The resources of keys whose units were granted under a higher limit of their tool."""
         self.is_local = False
         """Whether its source cannot be reached, and this process has the limits to itself."""
         self.granting: Waiter | None = None
@@ -134,6 +138,7 @@ class LeaseDesk:
             resource = None if key.limit is None else name_resource(kind, value)
         elif key.is_of_cluster and key.limit is not None:
             resource = self._name_own(scope, value)
+            self._note_defined(scope, key.limit)
         else:
             resource = None
         key.resource = resource
@@ -144,6 +149,18 @@ class LeaseDesk:
         self._move_limit(key)
         for lane in key.lanes:
             self.need_lease(lane.bucket)
+
+    def _note_defined(self, tool: str, limit: int) -> None:
+        """Give the units of a tool's keys back where it has lowered its limit.
+
+        They would be used again without a question, and the others would never hear of the limit.
+        """
+        before, self._defined[tool] = self._defined.get(tool, limit), limit
+        if before <= limit:
+            return
+        for resource in [r for r in self.units if name_definition(r) == f"key:{TOOL}{tool}"]:
+            self._stale.add(resource)
+            self._return_idle(self._keys.get(resource), resource)
 
     def _name_own(self, tool: str, value: Any) -> str:
         """Return what processes call a key of a tool; nothing as long as that is not known."""
@@ -161,7 +178,8 @@ class LeaseDesk:
 
     def keeps(self, key: Key, units: int) -> bool:
         """Return whether that many units of a key are here, and wanted nowhere else."""
-        return key.resource is None or (key.resource not in self._wanted and units <= key.most)
+        is_going = key.resource in self._wanted or key.resource in self._stale
+        return key.resource is None or (not is_going and units <= key.most)
 
     def describe_key(self, key: Key) -> str:
         """Return what a call waits for that waits for units of a key, as the end of a sentence."""
@@ -464,15 +482,16 @@ class LeaseDesk:
             self.units[resource] = units
             if not units:
                 del self.units[resource]
+                self._stale.discard(resource)
             if (key := self._keys.get(resource)) is not None:
                 self._move_limit(key)
         elif (lease := self._pool.layout.bucket(name).lease) is not None:
             lease.set_units(units)
 
-    def _return_idle(self, key: Key, resource: str) -> None:
-        units = self.units.get(resource, 0)
-        idle = min(units, units + self._lost[resource] - key.used)
-        if resource in self._wanted and idle > 0:
+    def _return_idle(self, key: Key | None, resource: str) -> None:
+        units, used = self.units.get(resource, 0), 0 if key is None else key.used
+        idle = min(units, units + self._lost[resource] - used)
+        if (resource in self._wanted or resource in self._stale) and idle > 0:
             self._note_units(resource, units - idle)
             self.source.give_back(resource, idle)
 

@@ -192,9 +192,11 @@ class ClusterMember:
             self._turn.do_later(partial(self._holder.withdraw, number))
 
     def give_back(self, resource: str, units: int) -> None:
-        """Take units back; the holder sees for itself what is idle."""
-        del resource, units
-        self._turn.do_later(self._holder.tick)
+        """Take units back; the holder sees for itself how many are idle."""
+        del units
+        holder = self._holder
+        is_asked = resource in holder.wanted or resource in holder.short  # it serves its own first
+        self._turn.do_later(partial(holder.let_idle_go, of=() if is_asked else (resource,)))
 
     def trip(self, breaker: str, policy: BreakerPolicy | None) -> None:
         """Open a breaker in all processes."""
