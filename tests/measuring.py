@@ -55,6 +55,6 @@ def write_costs(folder: Path) -> None:
     for file in folder.glob("*.json"):
         for name, took in json.loads(file.read_text("utf-8")).items():
             seconds[name] += took
-    kept = {name: round(took, 1) for name, took in sorted(seconds.items()) if took > SHARE}
+    kept = {name: round(took, 2) for name, took in sorted(seconds.items()) if took > SHARE}
     assert kept, "no test was measured"
     COSTS.write_text(json.dumps(kept, indent=0) + "\n", "utf-8")

@@ -27,7 +27,7 @@ TURN = "TESTS_TURN"
 COSTS = Path(__file__).with_name("costs.json")
 """What `python -m tests --costs` has measured: seconds of the tests that took longer than `SHARE`,
 with all of their cases."""
-SHARE: Final = 0.2
+SHARE: Final = 0.1
 """Seconds of a processor, on average over the runs."""
 MOST: Final = 12
 """One in how many runs tries a case at least."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -36,6 +35,11 @@ async def pool(postgres_server: PostgresServer, url: str, tmp_path: Path) -> Asy
             break
         folder.chmod(0o755)
     running = AsyncExitStack()
+    log = running.enter_context((tmp_path / "log").open("wb"))
+
+    def end(process: asyncio.subprocess.Process) -> None:
+        with suppress(ProcessLookupError):  # it has ended, and the test says so
+            process.kill()
 
     async def start(mode: str) -> str:
         (tmp_path / "users").write_text(f'"owner" "{postgres_server.password}"\n')
@@ -59,13 +63,13 @@ async def pool(postgres_server: PostgresServer, url: str, tmp_path: Path) -> Asy
             *(found, str(tmp_path / "settings")),
             user=NOBODY,
             group=NOBODY,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
         )
         running.push_async_callback(process.wait)
-        running.callback(process.kill)
+        running.callback(end, process)
         async with asyncio.timeout(BOUND):
-            await wait_until_it_listens(process, port)
+            await wait_until_it_listens(process, port, log.name)
         return url.replace(f":{postgres_server.port}/", f":{port}/")
 
     async with running:

@@ -22,10 +22,14 @@ BOUND = 20.0
 
 
 class Telemetry:
-    """Keeps spans and metrics in memory."""
+    """Keeps spans and metrics in memory.
 
-    def __init__(self) -> None:
-        self.exporter = InMemorySpanExporter()
+    Args:
+        exporter: Keeps the spans; None: one that is quick.
+    """
+
+    def __init__(self, exporter: InMemorySpanExporter | None = None) -> None:
+        self.exporter = exporter or InMemorySpanExporter()
         self.tracers = TracerProvider()
         self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
         self._reader = InMemoryMetricReader()

@@ -7,12 +7,16 @@ import gc
 import runpy
 import subprocess
 import sys
+import time
 import weakref
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
 
 from tests.calls.audit import make_engine, turns
@@ -240,6 +244,7 @@ async def test_storm(telemetry: Telemetry) -> None:
         await asyncio.sleep(0)
         samples.gate.set()
         done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), BOUND)
+    await instrumentation.flush()  # a busy machine may have made it slow
     await engine.close()
     spans = [span for span in telemetry.spans() if not span.name.startswith("queue")]
     assert len(spans) == len(events)
@@ -278,3 +283,36 @@ async def test_beside_prometheus(telemetry: Telemetry) -> None:
     assert counted == 2
     assert len(telemetry.spans()) == 1
     assert samples.seen["plain"] == 0
+
+
+class SlowExporter(InMemorySpanExporter):
+    """As one that asks a far server, which is slow at first."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        until = time.monotonic() + 0.025
+        while len(self.get_finished_spans()) < 3 and time.monotonic() < until:
+            pass
+        return super().export(spans)
+
+
+async def test_a_slow_provider_misses_nothing() -> None:
+    """It is called in a thread, and has what was published before the end of `with`."""
+    telemetry = Telemetry(SlowExporter())
+    engine, samples = sample_engine(max_concurrent=30)
+    with instrument(engine, telemetry.tracers) as instrumentation:
+        for _ in range(30):
+            await engine.execute("plain")
+        waiting = asyncio.create_task(engine.execute("waits"))
+        await turns(5)
+        assert engine.get_event_statistics()["slow"] == 1
+    await engine.execute("plain")  # not seen any more
+    samples.gate.set()
+    await waiting
+    await instrumentation.flush()
+    assert [span.name for span in telemetry.spans()] == [
+        *["execute_tool plain"] * 30,
+        "execute_tool waits",
+    ]
+    await engine.execute("plain")
+    assert engine.get_event_statistics()["subscribers"] == 0
+    await engine.close()

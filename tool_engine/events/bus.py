@@ -62,6 +62,16 @@ class Subscription:
         """Events that the callback was too slow for."""
         return self._subscriber.dropped
 
+    @property
+    def waiting(self) -> int:
+        """Events that wait for the callback, or that it handles; the end leaves them out."""
+        return self._subscriber.waiting
+
+    async def drain(self) -> None:
+        """Wait until the callback has handled what waits for it; not to be called by it."""
+        while tasks := _delivery_tasks((self._subscriber,)):
+            await asyncio.wait(tasks)
+
 
 class EventBus:
     """Numbers events, keeps them where configured, and delivers them to subscribers.

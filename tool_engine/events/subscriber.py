@@ -53,6 +53,11 @@ class Subscriber(ABC):
     is_choosy: bool = True
     """True if it may refuse some events of its types."""
 
+    @property
+    def waiting(self) -> int:
+        """Events that were published and not handled yet."""
+        return 0
+
     @abstractmethod
     def offer(self, event: ToolEngineEvent) -> None:
         """Deliver the event, whose type is wanted, if the other filters match."""
@@ -110,8 +115,12 @@ class CallbackSubscriber(Subscriber):
         self._loop = running_loop()
         self._context = contextvars.copy_context()
         self._task: asyncio.Task[None] | None = None
-        self._is_draining = False
+        self._is_draining = self._is_delivering = False
         self._cut_at: Any = None
+
+    @property
+    def waiting(self) -> int:
+        return len(self._buffer) + self._is_delivering
 
     def wake(self) -> asyncio.Task[None] | None:
         running = running_loop()
@@ -222,6 +231,7 @@ class CallbackSubscriber(Subscriber):
     async def _drain_buffer(self) -> None:
         delivered = 0
         while self._buffer:
+            self._is_delivering = True  # at no moment it is in neither place
             event, awaitable = self._buffer.take()
             try:
                 await (self._call_back(event) if awaitable is None else awaitable)
@@ -234,6 +244,8 @@ class CallbackSubscriber(Subscriber):
                 if ends_caller(error):
                     raise
                 self._report_error(event, error)
+            finally:
+                self._is_delivering = False
             delivered += 1
             if delivered % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)

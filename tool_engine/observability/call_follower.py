@@ -35,6 +35,20 @@ _MOST_ERRORS: Final = 30
 """Error kinds invented by tools that are counted beside those of `ErrorType`."""
 
 
+class Subscription(Protocol):
+    """What `subscribe` returns; a call ends it."""
+
+    @property
+    def waiting(self) -> int:
+        """Return how many events were published and not handled yet."""
+
+    def __call__(self) -> None:
+        """Take no more events, nor those that wait."""
+
+    async def drain(self) -> None:
+        """Wait until those that wait are handled."""
+
+
 class ObservedEngine(Protocol):
     """The part of a `ToolEngine` that observers use."""
 
@@ -47,8 +61,11 @@ class ObservedEngine(Protocol):
 
     def subscribe(
         self, callback: Callable[[ToolEngineEvent], Any], event_types: Sequence[str] | None = None
-    ) -> Callable[[], None]:
+    ) -> Subscription:
         """Call `callback` with events of these types, or all; return what ends that."""
+
+    def get_event_statistics(self) -> dict[str, Any]:
+        """Return counts; `sequence` is the number of the newest event."""
 
     @property
     def query_call_records(self) -> Callable[..., Awaitable[list[ToolCallRecord]]]:
@@ -131,7 +148,10 @@ class CallFollower:
         self._errors = LabelLimit("errors", _MOST_ERRORS, [kind.value for kind in ErrorType])
         self._calls: dict[str, FollowedCall] = {}
         self._is_closing = False
-        self._unsubscribe = engine.subscribe(self._take_event, CALL_EVENTS)
+        self._engine = engine
+        self._last = 0
+        """The number of the newest event when no new calls were to be followed any more."""
+        self._subscription = engine.subscribe(self._take_event, CALL_EVENTS)
 
     @property
     def open_calls(self) -> int:
@@ -139,20 +159,39 @@ class CallFollower:
         return len(self._calls)
 
     def close(self) -> None:
-        """Follow no new calls, and the open ones to their end; idempotent."""
-        self._is_closing = True
-        if not self._calls:
-            self._unsubscribe()
+        """Follow no new calls, and the open ones to their end; idempotent.
+
+        Open are also those whose events wait, as they do where listeners are slow.
+        """
+        if not self._is_closing:
+            self._last = self._engine.get_event_statistics()["sequence"]
+            self._is_closing = True
+        if not self._calls and not self._subscription.waiting:
+            self._subscription()
+
+    async def drain(self) -> None:
+        """Wait until the steps of all events that wait are reported."""
+        await self._subscription.drain()
 
     def _take_event(self, event: ToolEngineEvent) -> None:
-        call_id = event.call_id or ""
+        try:
+            self._follow_event(event)
+        finally:
+            # The one that waits still is this one.
+            if self._is_closing and not self._calls and self._subscription.waiting <= 1:
+                self._subscription()
+
+    def _follow_event(self, event: ToolEngineEvent) -> None:
+        call_id, is_new = event.call_id or "", not self._is_closing or self._is_older(event)
         if event.execution_result is not None:
-            self._end_call(self._calls.pop(call_id, None), event, event.execution_result)
+            call = self._calls.pop(call_id, None)
+            if call is not None or is_new:
+                self._end_call(call, event, event.execution_result)
             return
         call = self._calls.get(call_id)
         if call is None:
             # Of a call whose start was not seen, only the end is reported.
-            if self._is_closing or event.event_type is _RETRIED:
+            if not is_new or event.event_type is _RETRIED:
                 return
             call = self._calls[call_id] = self._make_call(event)
         if event.event_type is _QUEUED:
@@ -167,17 +206,16 @@ class CallFollower:
     def _end_call(
         self, call: FollowedCall | None, event: ToolEngineEvent, result: ToolExecutionResult
     ) -> None:
-        if self._is_closing:
-            if not self._calls:
-                self._unsubscribe()
-            if call is None:
-                return
         if call is None:
             call = self._make_call(event, _duration_of(result))
             call.is_shared = "shared_with" in result.metadata
         if result.error_type is not None:
             call.error = self._errors.label(result.error_type)
         _call_listeners(self._ended, call, event, result, call.read_time())
+
+    def _is_older(self, event: ToolEngineEvent) -> bool:
+        """Return whether an event was published before no new calls were to be followed."""
+        return event.sequence is not None and event.sequence <= self._last
 
     def _make_call(self, event: ToolEngineEvent, ago: int = 0) -> FollowedCall:
         tool = None if event.tool is None else event.tool.name

@@ -70,11 +70,12 @@ class OpenTelemetryInstrumentation:
         _instrumented.discard(self._engine)
 
     async def flush(self) -> None:
-        """Wait until the spans of all ended calls are complete, see `capture_content`.
+        """Wait until the spans of all ended calls are complete.
 
-        Call it before a provider's `force_flush`. Without captured contents
-        it returns at once.
+        Call it before a provider's `force_flush`. It returns at once unless a provider was slow,
+        so that it is called in a thread, or contents are captured.
         """
+        await self._follower.drain()
         if self._content is not None:
             await self._content.flush()
 
