@@ -117,6 +117,10 @@ def test_what_its_workers_are(make: Make) -> None:
             "runtime.uv.uv_pip_install_options[0]: looks like a secret",
         ),
         (
+            {**RAY, "runtime": {"env_vars": {"A": "${env:HOME}"}}},
+            "runtime.env_vars.A: holds ${env:...} or ${file:...}, which is not filled in here",
+        ),
+        (
             {**RAY, "runtime": {"env_vars": {"PIN": 123456}}},
             "runtime.env_vars.PIN: its name and its value must be texts; quote them",
         ),

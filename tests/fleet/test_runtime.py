@@ -79,6 +79,19 @@ async def test_what_cannot_be_made(shared_bench: Bench) -> None:
     assert names_cure(MEND, result.error or ""), result.error
 
 
+async def test_a_secret_in_a_file_of_packages(shared_bench: Bench, tmp_path: Path) -> None:
+    """Ray copies what is in it; the place is named, and not the words."""
+    file = tmp_path / "needed.txt"
+    option, index = "--extra-index-url", "https://me:hunter2@packages.test/all"
+    file.write_text(f"six\n{option} {index}\n")
+    shared_bench.add_tool("pid", "filed", runtime={"pip": str(file)})
+    result = await shared_bench.call("filed")
+    assert result.error_type == "execution_error"
+    assert "entry.config.runtime.pip.packages[1]: looks like a secret" in str(result.error)
+    assert "hunter2" not in str(result.error)
+    assert names_cure(MEND, result.error or ""), result.error
+
+
 async def test_a_secret_is_refused(shared_bench: Bench) -> None:
     """Each user of the cluster can read its runtime environments."""
     with pytest.raises(DefinitionError, match="set it in the environment of the nodes"):

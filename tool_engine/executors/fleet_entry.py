@@ -22,9 +22,13 @@ _UNITS: Final = {"B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE: Final = re.compile(r"([0-9]{1,12}) ?([A-Za-z]+)", re.ASCII)
 _LEAST_AMOUNT: Final = 0.0001
 """The step in which Ray counts resources."""
-_OPEN: Final = (
+OPEN: Final = (
     "looks like a secret, and everyone who reaches the fleet can read its runtime environments; "
     "set it in the environment of the nodes"
+)
+_UNFILLED: Final = (
+    "holds ${env:...} or ${file:...}, which is not filled in here: everyone who reaches the fleet "
+    "can read its runtime environments; set it in the environment of the nodes, or write the value"
 )
 _MOST_WORKERS: Final = 10_000
 _MOST_BATCH: Final = 10_000
@@ -198,11 +202,19 @@ class _Reader:
             )
         if odd:
             return {}
-        secrets = {path for path, text in _list_texts(found, "runtime") if redact(text) != text}
+        secrets = {*list_secrets(found)}
         secrets.update(f"runtime.env_vars.{name}" for name in variables if is_secret_key(name))
+        for path, text in _list_texts(found, "runtime"):
+            if "${env:" in text or "${file:" in text:
+                self._say_wrong(path, _UNFILLED)
         for path in sorted(secrets):
-            self._say_wrong(path, _OPEN)
+            self._say_wrong(path, OPEN)
         return dict(found)
+
+
+def list_secrets(runtime: Mapping[str, Any]) -> list[str]:
+    """Return the places in a runtime environment of what looks like a secret."""
+    return [path for path, text in _list_texts(runtime, "runtime") if redact(text) != text]
 
 
 def _list_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:

@@ -25,7 +25,10 @@ from tool_engine.model.progress import ToolProgress
 FLEET: Final = "local"
 """The setting `fleet`: on this machine, and on its loopback address alone."""
 BUCKET: Final = "fleet"
-CONCURRENCY: Final = ConcurrencyConfig(max_concurrent=8, queue_size=20, bucket_limits={BUCKET: 2})
+CONCURRENCY: Final = ConcurrencyConfig(
+    max_concurrent=8, queue_size=20, queue_timeout=300.0, bucket_limits={BUCKET: 2}
+)
+"""Calls that compute for a second wait for one another for long on a busy machine."""
 _OWN: Final = files("tool_engine.cli.demo").joinpath("fleet_tools")
 _TOOLS: Final = ("count_primes", "publish_primes")
 _BELOW: Final = 400_000

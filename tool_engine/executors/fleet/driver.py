@@ -24,6 +24,7 @@ import ray
 from ray._private import services
 from ray._private.runtime_env.py_modules import upload_py_modules_if_needed
 from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
+from ray.runtime_env import RuntimeEnv
 
 from tool_engine.executors.fleet.actor import THREADS, FleetActor
 from tool_engine.executors.fleet.frames import (
@@ -35,6 +36,7 @@ from tool_engine.executors.fleet.frames import (
 )
 from tool_engine.executors.fleet.reaching import check_answering
 from tool_engine.executors.fleet.resources import choose_resources
+from tool_engine.executors.fleet_entry import OPEN, list_secrets
 
 _AT_ONCE: Final = 2
 """Requests to one worker at a time: one that waits for answers, and one that brings calls."""
@@ -43,6 +45,8 @@ _PULSE: Final = 5.0
 _PATIENCE: Final = 15.0
 """Seconds after which a head that does not answer is gone."""
 _MOST_WORDS: Final = 300
+_FROM_FILES: Final = ("pip", "uv", "conda")
+"""What of a runtime environment may be the path of a file with packages."""
 _UNHEARD: Final = "ray client connection timeout"
 """What Ray's client says where a head has not answered, or has refused it for its token."""
 
@@ -301,7 +305,7 @@ def _ship_code(options: dict[str, Any]) -> dict[str, Any]:
     Ray itself does so only for what a whole job shares.
 
     Raises:
-        ShippingError: They are not there, or too large.
+        ShippingError: They are not there, or too large, or hold a secret.
     """
     runtime = options.get("runtime_env")
     if not runtime:
@@ -310,8 +314,13 @@ def _ship_code(options: dict[str, Any]) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as scratch:
             for upload in (upload_py_modules_if_needed, upload_working_dir_if_needed):
                 runtime = upload(runtime, include_gitignore=True, scratch_dir=scratch)
+        # Ray reads the files of packages that it names.
+        read = RuntimeEnv(**runtime)
+        secrets = list_secrets({name: read.get(name) for name in _FROM_FILES})
     except (OSError, TypeError, ValueError) as error:
         raise ShippingError(str(error)) from error
+    if secrets:
+        raise ShippingError(f"entry.config.{secrets[0]}: {OPEN}")
     return {**options, "runtime_env": runtime}
 
 
