@@ -192,6 +192,8 @@ def test_sums_fit_at_every_moment(
         for kind, pick in steps:
             await here.step(kind, pick)
         await here.crew.leave()
+        left = here.controller.snapshot()
+        assert [*left.held, *left.waiting] == []
 
     run(walk())
 

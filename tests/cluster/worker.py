@@ -12,6 +12,7 @@ from doing anything else for that many seconds. It ends with its input.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -46,9 +47,9 @@ class Caller:
         """Call, for ever; each call takes that long."""
         while True:
             try:
-                await self._call(conversation, asyncio.sleep, seconds)
-            except LeaseLostError:
-                pass  # the next one is another call
+                # Where its lease was lost, the provider has seen it; the next one is another call.
+                with contextlib.suppress(LeaseLostError):
+                    await self._call(conversation, asyncio.sleep, seconds)
             except ClusterUnavailableError:
                 await asyncio.sleep(0.05)  # its database was away for longer than the ttl
 

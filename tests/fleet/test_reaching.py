@@ -84,6 +84,14 @@ with socket.socket(fileno=int(sys.argv[1])) as engine:
 """A driver of a fleet without nodes, in which no call can ever begin."""
 
 
+def test_a_connection_that_is_closed_on_another_loop() -> None:
+    """It says that it was closed, and not that its engine has gone elsewhere."""
+    connection = FleetConnection("auto")
+    asyncio.run(connection.close(BOUND))
+    with pytest.raises(FleetLostError, match=r"^the engine was closed$"):
+        asyncio.run(connection.join(BOUND))
+
+
 @pytest.mark.parametrize("is_over", [True, False], ids=["ended", "resting"])
 def test_an_engine_that_goes_to_another_loop(
     is_over: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

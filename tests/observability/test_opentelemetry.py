@@ -198,7 +198,10 @@ from opentelemetry import metrics, trace
 assert type(trace.get_tracer_provider()).__name__ == "ProxyTracerProvider"
 assert "opentelemetry.sdk" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=BOUND)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, timeout=BOUND, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

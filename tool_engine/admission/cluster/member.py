@@ -37,7 +37,7 @@ from tool_engine.admission.cluster.lease_messages import (
     decode_message,
 )
 from tool_engine.admission.cluster.leased_call import make_entry
-from tool_engine.admission.cluster.outage import ON_UNAVAILABLE, Outage
+from tool_engine.admission.cluster.outage import ON_UNAVAILABLE, Outage, refuse_for_good
 from tool_engine.admission.cluster.process_holder import ProcessHolder, Turn
 from tool_engine.admission.cluster.saved_state import make_first_state
 from tool_engine.admission.cluster.shared_row import SharedRow
@@ -46,7 +46,6 @@ from tool_engine.admission.reasons import name_of
 from tool_engine.clock import read_uptime
 from tool_engine.errors import (
     AdmissionError,
-    ClusterUnavailableError,
     ConfigurationError,
     EngineClosedError,
 )
@@ -158,10 +157,7 @@ class ClusterMember:
     def refuse(self, bucket: str) -> AdmissionError | None:
         """Return why no call of a bucket gets units; None: it may."""
         if self.refusal is not None:
-            return ClusterUnavailableError(
-                f"cluster {self.cluster!r}, which limits calls of bucket {bucket!r}, does not "
-                f"take this process: {self.refusal}"
-            )
+            return refuse_for_good(self.cluster, bucket, self.refusal)
         if self._outage.is_known and not self._is_local:
             return self._outage.refuse(self.cluster, bucket)
         return None

@@ -18,6 +18,14 @@ def describe_loss(error: BaseException) -> str:
     return words_of(error).partition("\n")[0]
 
 
+def refuse_for_good(cluster: str, bucket: str, error: ConfigurationError) -> AdmissionError:
+    """Return what ends a call of a process that its cluster does not take."""
+    return ClusterUnavailableError(
+        f"cluster {cluster!r}, which limits calls of bucket {bucket!r}, does not take this "
+        f"process: {error}"
+    )
+
+
 class Outage:
     """The time in which no message was answered.
 

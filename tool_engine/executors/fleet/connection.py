@@ -189,16 +189,16 @@ class FleetConnection:
         if self.owners.pop(worker, None) is not None:
             self._send_order(do="kill", worker=worker)
 
-    def abandon(self) -> threading.Thread | None:
+    def abandon(self, why: str) -> threading.Thread | None:
         """End the driver of a loop that has ended, or rests, and so may hear of nothing any more.
+
+        Args:
+            why: What calls that are still there are refused with.
 
         Returns:
             What waits for its end; None: there is none.
         """
-        self._why, self._is_closed = (
-            "the engine has gone to another event loop; use it on one",
-            True,
-        )
+        self._why, self._is_closed = why, True
         if self._frames is not None:
             self._frames.cut()
         if self._process is None:
@@ -211,7 +211,7 @@ class FleetConnection:
         """End the driver, and with it all that runs on the fleet for this engine."""
         self._why, self._is_closed = "the engine was closed", True
         if self._loop is not asyncio.get_running_loop():
-            if (ending := self.abandon()) is not None:
+            if (ending := self.abandon(self._why)) is not None:
                 await asyncio.to_thread(ending.join, timeout)
             return
         if self._starting is not None:

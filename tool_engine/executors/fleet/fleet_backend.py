@@ -191,7 +191,7 @@ class FleetBackend(ExecutionBackend):
         """Begin anew on another event loop: what waited on the one before has ended with it."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop and self._loop is not None:
-            self.connection.abandon()
+            self.connection.abandon("the engine has gone to another event loop; use it on one")
             self.connection = FleetConnection(self.connection.address, self._retire_former)
             self._lines, self._old, self._joining = {}, [], set()
             self._tasks, self._making = set(), asyncio.Lock()
