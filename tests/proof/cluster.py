@@ -1,10 +1,12 @@
 """Do a thousand processes of one cluster keep its limits, through all that can go wrong?
 
-A small part of the run has a second opinion on each grant; the large one adds up what is in use.
+A small part of the run has a second opinion on each grant; the large one adds up what is in use,
+and so do those of twenty processes that are ended, replaced and limited anew all the time.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import time
 
@@ -16,6 +18,8 @@ from tool_engine.admission.cluster.cluster_limits import STRATEGIES, ClusterLimi
 PROCESSES = 1_000
 SMALL_WORLDS = 40
 SMALL_CALLS = 700
+RESTLESS_PROCESSES = 20
+RESTLESS_CALLS = 5_000
 SHARED_BUCKETS = 40
 
 
@@ -36,6 +40,13 @@ def large_setting(processes: int = PROCESSES) -> Setting:
         calm_every=200_000,
         buckets=tuple(f"bucket:{name}" for name in shared),
         local=0.7,
+    )
+
+
+def restless_setting() -> Setting:
+    """A few processes that have little to share, and a fault every quarter of a second."""
+    return dataclasses.replace(
+        large_setting(RESTLESS_PROCESSES), faults=4.0, local=0.9, calm_every=2_000, ttl=3.0
     )
 
 
@@ -78,6 +89,8 @@ async def prove(operations: int, seed: int) -> bool:
             setting = random_setting(random.Random(number), strategy)  # noqa: S311 - a test
             name = f"cluster, seed {number}, {strategy}"
             breaches += not try_world(World(number, setting), SMALL_CALLS, name)
+        restless, name = World(number, restless_setting()), f"restless cluster, seed {number}"
+        breaches += not try_world(restless, RESTLESS_CALLS, name)
     large = World(seed, large_setting())
     breaches += not try_world(large, operations, f"cluster of {PROCESSES} processes, seed {seed}")
     print(f"cluster: {breaches} breaches", flush=True)

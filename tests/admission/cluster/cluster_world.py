@@ -119,9 +119,7 @@ class World:
         self.saved = self.coordinator.save()
         self.revisions = count(2)
         self.tools = Tools(self.chance, setting)
-        self.ledger = Ledger(
-            setting.limits, lambda resource: self.coordinator.books.used.get(resource, 0)
-        )
+        self.ledger = Ledger(setting.limits, lambda: self.coordinator.books.used)
         self.places: dict[tuple[str, int], int] = {}
         self.returned_before: dict[tuple[str, int], dict[tuple[str, str], int]] = {}
         """Of each call that asks: what each life had given back of each resource as it came."""

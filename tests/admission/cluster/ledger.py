@@ -46,11 +46,11 @@ class Ledger:
 
     Args:
         limits: What there is.
-        count_out: Gives the units of a resource that the coordinator knows to be out, those of
+        count_out: Gives the units of each resource that the coordinator knows to be out, those of
             grants that are still on their way among them.
     """
 
-    def __init__(self, limits: ClusterLimits, count_out: Callable[[str], int]) -> None:
+    def __init__(self, limits: ClusterLimits, count_out: Callable[[], Mapping[str, int]]) -> None:
         self.limits, self._count_out = limits, count_out
         self.totals: Counter[str] = Counter()
         self.ceilings: dict[str, float] = {}
@@ -107,15 +107,16 @@ class Ledger:
         ceiling = self.ceilings.get(resource)
         if ceiling is None:
             return limit
-        out = max(self.totals[resource], self._count_out(resource))
+        out = max(self.totals[resource], self._count_out().get(resource, 0))
         ceiling = max(limit, min(ceiling, out))
         self.ceilings[resource] = ceiling
         return ceiling
 
     def adopt(self, limits: ClusterLimits) -> None:
         """The coordinator has other limits from now on."""
-        for resource in list(self.totals):
-            # What is out and not heard of yet is under the limit of before.
+        # What is out and not heard of yet, as the first grants of a process, is under the limit of
+        # before.
+        for resource in self.totals.keys() | self._count_out().keys():
             self._keep_ceiling(resource)
         self.limits = limits
         self._note_most()
@@ -126,7 +127,7 @@ class Ledger:
             most = max(self.most_probes.get(name, 0), breaker.policy.probes)
             self.most_probes[name] = most
         if self.defined != defined:
-            for resource in list(self.totals):
+            for resource in self.totals.keys() | self._count_out().keys():
                 if self.defined.get(name_definition(resource)) != defined.get(
                     name_definition(resource)
                 ):

@@ -10,9 +10,10 @@ import random
 import pytest
 
 from tests.admission.cluster.cluster_world import World
+from tests.admission.cluster.ledger import Ledger
 from tests.admission.cluster.shared_by_a_world import random_setting
 from tests.effort import IS_WHOLE
-from tool_engine.admission.cluster.cluster_limits import STRATEGIES
+from tool_engine.admission.cluster.cluster_limits import STRATEGIES, ClusterLimits
 
 CALLS = 500
 SEEDS = range(1, 13 if IS_WHOLE else 3)
@@ -38,3 +39,21 @@ def test_one_seed_is_one_run() -> None:
         world.run(150)
         runs.append((world.counts, world.now, world.ledger.waits))
     assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "out", "now_out", "allowed"),
+    [(3, 3, 3, 3), (3, 3, 1, 2), (3, 1, 3, 2), (3, 0, 3, 2), (2, 3, 3, 2)],
+)
+def test_a_lowered_limit_and_units_on_their_way(
+    before: int, out: int, now_out: int, allowed: int
+) -> None:
+    """What was granted under the limit of before, and no process has heard of yet, may be used."""
+    used = {"bucket:ai": out}
+    ledger = Ledger(ClusterLimits(1, buckets={"ai": before}), lambda: used)
+    ledger.adopt(ClusterLimits(2, buckets={"ai": 2}))
+    assert ledger.ceiling_of("bucket:ai") == min(before, max(2, out))
+    used["bucket:ai"] = now_out
+    assert ledger.ceiling_of("bucket:ai") == allowed
+    used["bucket:ai"] = 3
+    assert ledger.ceiling_of("bucket:ai") == allowed

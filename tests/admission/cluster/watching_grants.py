@@ -12,7 +12,6 @@ from tool_engine.admission.cluster.cluster_limits import is_rate, name_definitio
 from tool_engine.admission.cluster.coordinator import Coordinator
 from tool_engine.admission.cluster.lease_messages import (
     RETURNS,
-    Conflict,
     Hello,
     Message,
     Note,
@@ -83,9 +82,8 @@ class WatchedCoordinator(Coordinator):
         outcome = super().hear(message, now, sessions)
         if isinstance(message, Hello) and isinstance(outcome.answer, Reply):
             self.watcher.note_back(message.life)
-        is_taken_in = isinstance(message, Hello) and not isinstance(outcome.answer, Conflict)
-        if is_taken_in and (left := self.lives.keys() & set(message.former)):
-            raise BreachError(f"{left} have ended, and hold up a restart")
+            if left := self.lives.keys() & set(message.former):
+                raise BreachError(f"{left} have ended, and hold up a restart")
         if self.is_thorough or not self.heard % 1000:
             self._check_books()
             is_served = isinstance(outcome.answer, Reply) and not self.is_gated(now)
