@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -189,9 +190,36 @@ async def test_queue_timeout(crew_of: MakeCrew) -> None:
     assert isinstance(error, TimeoutError)
     assert error.error_type == "queue_timeout"
     assert "waited 30 s for a slot in bucket '__default__' (1 more waiting)" in str(error)
-    assert "raise queue_timeout or max_concurrent" in str(error)
+    assert "raise queue_timeout or the limit that is full" in str(error)
     metrics = crew.controller.get_metrics()
     assert (metrics.total_queue_timeout, metrics.total_timeout, metrics.queue_length) == (2, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "how", "cause"),
+    [
+        ({"max_concurrent": 1}, {}, "all slots are in use (1 of 1)"),
+        ({"bucket_limits": {"web": 1}}, {"bucket": "web"}, "bucket 'web' is full (1 of 1)"),
+        ({"key_limits": {"limit": 1}}, {"key": "k"}, "key 'k' is full (1 of 1)"),
+    ],
+)
+async def test_queue_timeout_says_which_limit_is_full(
+    crew_of: MakeCrew, limits: dict[str, Any], how: dict[str, Any], cause: str
+) -> None:
+    """A key was full, and the cure was to raise max_concurrent."""
+    crew = crew_of(queue_timeout=5.0, **limits)
+    await crew.call("a", "b", **how)
+    await asyncio.sleep(6)
+    said = str(crew.errors["b"])
+    assert f"(0 more waiting): {cause}; raise queue_timeout or the limit that is full" in said
+
+
+async def test_queue_timeout_of_a_paused_controller(crew_of: MakeCrew) -> None:
+    crew = crew_of(queue_timeout=5.0)
+    crew.controller.pause()
+    await crew.call("a")
+    await asyncio.sleep(6)
+    assert "(0 more waiting): the controller is paused; " in str(crew.errors["a"])
 
 
 async def test_timeout_of_one_call(crew_of: MakeCrew) -> None:

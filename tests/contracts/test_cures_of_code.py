@@ -303,7 +303,7 @@ SLOTS: list[tuple[str, dict[str, Any], list[dict[str, Any]]]] = [
     (REFUSED + "call less often or raise the rate", HOUR, [SECOND]),
     (REFUSED + "call less often, or use the strategy 'fifo' to wait",
      HOUR | REJECT, [HOUR | {"queue_timeout": None}]),
-    (REFUSED + "raise queue_timeout or max_concurrent, or make fewer calls at once",
+    (REFUSED + "raise queue_timeout or the limit that is full, or make fewer calls at once",
      ONE | {"queue_timeout": 5.0}, [ONE | {"queue_timeout": 20.0}, {"max_concurrent": 2}]),
     (REFUSED + "try again later, raise queue_size, or raise the limits",
      ONE | {"queue_size": 0}, [ONE | {"queue_size": 1}, {"max_concurrent": 2, "queue_size": 0}]),

@@ -103,7 +103,7 @@ RESERVED = "calls/present.py: reserve one for each call with engine.calls.reserv
 OF_A_TOOL = "calls/present.py: leave it out"
 TRIED |= {OWN_LIMITS, ONE_EACH, DERIVED, RESERVED, OF_A_TOOL}
 TASK_IN_LINE = (
-    "calls/sharing.py: raise queue_timeout or max_concurrent, or make fewer calls at once"
+    "calls/sharing.py: raise queue_timeout or the limit that is full, or make fewer calls at once"
 )
 UNREAD = "model/event.py: read it, then copy that"
 TRIED |= {TASK_IN_LINE, UNREAD}

@@ -179,10 +179,10 @@ CLUSTER_MUTATIONS: Final[tuple[Mutation, ...]] = (
         "                pass\n",
     ),
     _mutate(
-        "a sign-off is not on disk",
+        "the end of a life is not on disk",
         COORDINATOR,
-        "                self._is_durable = True  # else",
-        "                pass  # else",
+        "        self._is_durable = True  # else",
+        "        pass  # else",
     ),
     _mutate(
         "a crash opens the gate at once",

@@ -23,6 +23,7 @@ from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Lane, Line
 from tool_engine.admission.load.adaptive import void_samples
 from tool_engine.admission.queue import Queue
+from tool_engine.admission.reasons import find_reason
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import (
     ACTIVE,
@@ -389,13 +390,11 @@ class SlotPool:
         """End a wait whose time is over."""
         self.timed_out_in_queue += 1
         self.timed_out += 1
-        delay = refusal.find_delay(waiter, self.clock())
+        now = self.clock()
+        delay, reason = refusal.find_delay(waiter, now), find_reason(waiter, self, now)
         self.leave(waiter)
-        if delay > 0:
-            error: AdmissionError = refusal.make_still_too_fast_error(waiter, delay)
-        else:
-            others, wait = self.queue.waiting, self.estimated_wait(waiter.lane, more=1)
-            error = refusal.make_timeout_error(waiter, others, self.zombies, wait)
+        others, wait = self.queue.waiting, self.estimated_wait(waiter.lane, more=1)
+        error = refusal.make_expired_error(waiter, delay, reason, (others, self.zombies), wait)
         self._announce_end(waiter, error)
         waiter.wake(error)
         self._let_next(waiter)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tool_engine.admission.key import Key, name_key
 from tool_engine.admission.lines import Bucket, Lane, Line
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.admission.waiting import Waiter
 from tool_engine.interfaces.admission_view import ANOTHER
+
+if TYPE_CHECKING:
+    from tool_engine.admission.pool import SlotPool
+
+GOES_ON: Final = "it goes on at once"
+"""Nothing holds a call up that waits."""
 
 
 class Reason(NamedTuple):
@@ -19,15 +25,19 @@ class Reason(NamedTuple):
     full: Key | Line | None = None
     """What has no room: a key, a bucket, or the controller's own line for all slots."""
 
-    def text_for(self, waiter: Waiter) -> str:
-        """The reason as `waiter` sees it."""
-        first, text = self.first, self.text
-        if first is waiter:
-            return text
+    def describe_cause(self, waiter: Waiter) -> str:
+        """Return what holds all of them up, as `waiter` may see it."""
         full = self.full
         if isinstance(full, Key) and not full.name[0] and full not in waiter.lane.keys:
             # Whose key that is, is no business of the caller of this one.
-            text = text.replace(name_key(full.name), "the key of that call")
+            return self.text.replace(name_key(full.name), "the key of that call")
+        return self.text
+
+    def text_for(self, waiter: Waiter) -> str:
+        """Return the reason as `waiter` sees it."""
+        first, text = self.first, self.describe_cause(waiter)
+        if first is waiter:
+            return text
         where = "comes first"
         if first.lane is waiter.lane:
             where = "is the first of its line"
@@ -43,16 +53,18 @@ def name_of(call: Waiter | ConcurrencySlot) -> str | None:
     return call.call_id or call.request.call_id
 
 
-def reason_of(waiter: Waiter, root: Line, used: int, limit: int, now: float) -> Reason:
-    """Follows the line of `waiter` up to where its first call cannot go on.
+def find_reason(waiter: Waiter, pool: SlotPool, now: float) -> Reason:
+    """Follow the line of a call up to where its first call cannot go on.
 
     Args:
         waiter: Who waits.
-        root: The controller's own line.
-        used: How many units of the limit in all are in use.
-        limit: The limit in all.
+        pool: What it waits for.
         now: The time on the controller's clock.
     """
+    if pool.gate.is_paused and waiter.resumes is None:
+        return Reason(waiter, "the controller is paused")
+    pool.queue.settle()
+    root, used, limit = pool.queue.root, pool.used, pool.limit
     line: Line = waiter.lane
     first = waiter
     while line is not root:
@@ -66,7 +78,7 @@ def reason_of(waiter: Waiter, root: Line, used: int, limit: int, now: float) -> 
         if used < limit:
             cause = f"a call of weight {first.weight} finds no room ({used} of {limit} in use)"
         return Reason(first, cause, root)
-    return Reason(first, "it goes on at once")
+    return Reason(first, GOES_ON)
 
 
 def _first_of(line: Line, otherwise: Waiter) -> Waiter:

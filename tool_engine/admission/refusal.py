@@ -8,6 +8,7 @@ from typing import Final
 from tool_engine.admission.breaker import CircuitBreaker
 from tool_engine.admission.key import name_key
 from tool_engine.admission.lines import Lane, ToolLine
+from tool_engine.admission.reasons import GOES_ON, Reason
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig, checked_concurrency
@@ -182,25 +183,31 @@ def make_too_fast_error(waiter: Waiter, delay: float) -> AdmissionError:
     )
 
 
-def make_still_too_fast_error(waiter: Waiter, delay: float) -> AdmissionError:
-    """Rate or pause allowed no call as long as the call may wait."""
-    return RateLimitedError(
-        f"waited {waiter.timeout:g} s in bucket {waiter.lane.bucket.name!r}, but "
-        f"{_describe_pace(waiter)} allows "
-        f"no call for another {delay:.2f} s; call less often or raise the rate",
-        retry_after=delay,
-    )
-
-
-def make_timeout_error(
-    waiter: Waiter, others: int, zombies: int, wait: float | None
+def make_expired_error(
+    waiter: Waiter, delay: float, reason: Reason, others: tuple[int, int], wait: float | None
 ) -> AdmissionError:
-    """No slot was free as long as the call may wait."""
+    """Rate, pause or limits let the call not start as long as it may wait.
+
+    Args:
+        waiter: The call.
+        delay: Seconds for which rate or pause go on to hold it up.
+        reason: What holds it up otherwise.
+        others: How many calls wait more, and how many slots outlived their calls.
+        wait: Seconds that the next one is likely to wait.
+    """
+    waited, bucket = waiter.timeout, waiter.lane.bucket.name
+    if delay > 0:
+        return RateLimitedError(
+            f"waited {waited:g} s in bucket {bucket!r}, but {_describe_pace(waiter)} allows no "
+            f"call for another {delay:.2f} s; call less often or raise the rate",
+            retry_after=delay,
+        )
+    waiting, zombies = others
     held = f", {zombies} slots are held by work that outlived its call" if zombies else ""
+    cause = "" if reason.text is GOES_ON else f": {reason.describe_cause(waiter)}"
     return QueueTimeoutError(
-        f"waited {waiter.timeout:g} s for a slot in bucket {waiter.lane.bucket.name!r} "
-        f"({others} more waiting{held}); raise queue_timeout or max_concurrent, or make fewer "
-        "calls at once",
+        f"waited {waited:g} s for a slot in bucket {bucket!r} ({waiting} more waiting{held})"
+        f"{cause}; raise queue_timeout or the limit that is full, or make fewer calls at once",
         retry_after=wait,
     )
 

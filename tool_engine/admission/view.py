@@ -15,7 +15,7 @@ from tool_engine.admission.breaker import STATES
 from tool_engine.admission.key import SHARED, Key
 from tool_engine.admission.lines import Bucket, Lane
 from tool_engine.admission.pool import SlotPool
-from tool_engine.admission.reasons import Reason, name_of, reason_of
+from tool_engine.admission.reasons import Reason, find_reason, name_of
 from tool_engine.admission.slot import ACTIVE, BYPASS, PARKED, ZOMBIE, ConcurrencySlot, Order
 from tool_engine.admission.waiting import Waiter
 from tool_engine.interfaces import AdmissionUser
@@ -247,17 +247,13 @@ class ControllerView:
         return rows
 
     def _find_reason(self, waiter: Waiter, now: float, known: dict[Lane, Reason]) -> Reason:
-        """What holds a waiter up; asked once per lane, as its calls share it."""
-        if self._pool.gate.is_paused and waiter.resumes is None:
-            return Reason(waiter, "the controller is paused")
+        """Return what holds a call up; asked once per lane, as its calls share it."""
         lane: Lane = waiter.lane
-        reason = known.get(lane)
-        if reason is None:
-            pool = self._pool
-            self._queue.settle()
-            reason = reason_of(waiter, self._queue.root, pool.used, pool.limit, now)
-            known[lane] = reason
-        return reason
+        if waiter.resumes is not None or self._pool.gate.is_paused:
+            return find_reason(waiter, self._pool, now)
+        if lane not in known:
+            known[lane] = find_reason(waiter, self._pool, now)
+        return known[lane]
 
     def _state_of(self, slot: ConcurrencySlot, call_id: str) -> WaitExplanation:
         now = self._clock()

@@ -324,7 +324,8 @@ def _explain_end(flight: Flight, follower: _Follower, waited: float) -> Failure:
     return refusal_of(
         QueueTimeoutError(
             f"waited {waited:g} s for the run of call {flight.call.call_id!r}, a task that waits "
-            "for a slot itself; raise queue_timeout or max_concurrent, or make fewer calls at once"
+            "for a slot itself; raise queue_timeout or the limit that is full, or make fewer "
+            "calls at once"
         )
     )
 

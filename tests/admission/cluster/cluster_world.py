@@ -604,9 +604,11 @@ class World:
     def note_removed(self, life: str) -> None:
         self.ledger.given_up.add(life)
 
-    def note_back(self, life: str) -> None:
-        """A life that was given up says all it has, and the crash before it has forgotten that."""
-        self.ledger.given_up.discard(life)
+    def note_back(self, hello: Hello) -> None:
+        """A life is there that was given up: only if its process has heard of neither."""
+        if hello.life in self.ledger.given_up and not hello.is_new:
+            raise BreachError(f"{hello.life} was given up, and is back")
+        self.ledger.given_up.discard(hello.life)
 
     # Faults
 
@@ -739,11 +741,8 @@ class World:
         self.is_up = True
         self.coordinator.restart(self.told_now)
         self.saved = self.coordinator.save()
-        for life in self.coordinator.lives:
-            process = self.by_life[life]
-            gone = life not in (*process.holder.outbox.given_up, *process.holder.outbox.former)
-            if gone and process.holder.life != life and not process.is_dead:
-                raise BreachError(f"a crash brought {life} back, which has signed off")
+        if back := self.coordinator.lives.keys() & self.ledger.given_up:
+            raise BreachError(f"a crash brought {back} back, for which all wait")
         for process in self.processes.values():
             life = process.holder.life
             if self.chance.random() < 0.2 and not self.is_calm:

@@ -206,6 +206,18 @@ def test_lost_call_whose_work_goes_on_keeps_its_life_from_signing_off() -> None:
     assert pair.outcomes[-1].is_durable
 
 
+def test_the_end_of_a_killed_process_outlives_a_crash() -> None:
+    """It came back with the restart, and all waited a ttl for what it may hold."""
+    pair = Pair("a", "b")
+    b = pair.holders["b"]
+    pair.do(b, b.ask(1, {AI: 1}, 0.1), 0.1)
+    for op, now in ((98, 1.0), (99, 2.0)):
+        look = Sync("a.1", op, looks=True)
+        outcome = pair.coordinator.hear(look, now, frozenset({"a.1"}))
+        assert outcome.is_durable == ("b.1" not in pair.coordinator.lives)
+    assert pair.coordinator.lives.keys() == {"a.1"}
+
+
 def test_woken_process_starts_nothing_until_it_has_heard() -> None:
     """It slept for longer than 2/3 of the grace: its idle units may be another's by now."""
     pair = Pair("a")

@@ -138,7 +138,7 @@ async def test_the_wait_for_a_unit_has_an_end() -> None:
     shared = SharedUnits(ai=1)
     one, other = open_controller(shared), open_controller(shared)
     held = await one.acquire("ai")
-    with pytest.raises(QueueTimeoutError):
+    with pytest.raises(QueueTimeoutError, match="a limit that it shares with other processes"):
         await other.acquire("ai", timeout=1)
     one.release(held)
     await settle()

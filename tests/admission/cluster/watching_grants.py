@@ -37,7 +37,7 @@ class Watcher(Protocol):
 
     def note_removed(self, life: str) -> None: ...
 
-    def note_back(self, life: str) -> None: ...
+    def note_back(self, hello: Hello) -> None: ...
 
     def note_waits(self, entry: Entry) -> None: ...
 
@@ -81,7 +81,7 @@ class WatchedCoordinator(Coordinator):
         self.now = now
         outcome = super().hear(message, now, sessions)
         if isinstance(message, Hello) and isinstance(outcome.answer, Reply):
-            self.watcher.note_back(message.life)
+            self.watcher.note_back(message)
             if left := self.lives.keys() & set(message.former):
                 raise BreachError(f"{left} have ended, and hold up a restart")
         if self.is_thorough or not self.heard % 1000:

@@ -115,7 +115,6 @@ class Coordinator:
             self._news.update(self.absent)  # a restart that ended no sessions: all are to greet
         if isinstance(message, Sync) and message.leaves:
             self._remove_life(life, now)
-            self._is_durable = True
         if isinstance(message, Sync) and message.looks and sessions is not None:
             self._look_after_others(now, sessions)
         if now >= self.gated_until:
@@ -320,6 +319,7 @@ class Coordinator:
         for breaker in self.breakers.values():
             breaker.forget(life.name)
         self.has_changed = True
+        self._is_durable = True  # else a crash brings it back, and all wait for it
 
     # What does it have, and what does it wait for?
 
@@ -336,7 +336,6 @@ class Coordinator:
         for former in message.former:
             if former in self.lives and self.lives[former].process == life.process:
                 self._remove_life(self.lives[former], now)
-                self._is_durable = True  # else a crash brings it back, and all wait for it
         self._take_signs(life, message, now)
         return self._take_tickets(life, message.tickets, now)
 
