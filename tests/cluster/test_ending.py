@@ -8,6 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.cluster.conftest import Make, Service
 from tests.cluster.crew import BOUND
@@ -74,7 +75,11 @@ async def test_work_that_cannot_be_ended(make: Make, service: Service, way: str)
         lost = asyncio.create_task(one.execute("stay"))
         assert await asyncio.to_thread(stubborn.has_begun.wait, BOUND)
         waiting = asyncio.create_task(other.execute("work"))
-        await one.close()
+        with capture_logs() as logs:
+            await one.close()
+        assert [each["units"] for each in logs if each["event"] == "cluster_units_kept"] == [
+            {"bucket:ai": 1}
+        ]
         assert (await lost).error_type == "engine_closed"
         assert other.cluster is not None
         async with asyncio.timeout(BOUND):

@@ -11,9 +11,11 @@ import pytest
 from tests.cluster.conftest import Make, Service
 from tests.cluster.crew import BOUND
 from tests.postgres import PostgresServer
+from tool_engine.admission.cluster import controller as cluster_controller
 from tool_engine.admission.cluster.cluster_database import ClusterConnection, read_state
 from tool_engine.admission.cluster.outage import describe_loss
 from tool_engine.admission.cluster.saved_state import load_state
+from tool_engine.errors import ClusterUnavailableError
 
 Set = Callable[[str], Awaitable[None]]
 
@@ -92,3 +94,29 @@ def test_what_a_server_says_at_length_is_one_line() -> None:
     error = asyncpg.CannotConnectNowError.new({"M": said, "C": "57P03", "D": "Not yet."})
     assert str(error).splitlines() == [said, "DETAIL:  Not yet."]
     assert describe_loss(error) == f"CannotConnectNowError: {said}"
+
+
+async def test_a_user_with_too_few_connections(
+    make: Make, service: Service, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said names the cure, and once that is done the process comes in."""
+    monkeypatch.setattr(cluster_controller, "_PATIENCE", 1.0)
+    administrator = await asyncpg.connect(url)
+    await administrator.execute("DROP ROLE IF EXISTS few")
+    await administrator.execute("CREATE ROLE few LOGIN PASSWORD 'few' CONNECTION LIMIT 1")
+    await administrator.execute("GRANT ALL ON SCHEMA public TO few")
+    few = url.replace(url.split("@")[0], "postgresql://few:few")
+    other = await asyncpg.connect(few)
+    engine = make(url=few)
+    with pytest.raises(ClusterUnavailableError, match="raise max_connections, or the connection"):
+        await engine.load()
+    await administrator.execute("ALTER ROLE few CONNECTION LIMIT 2")
+    service.gate.set()
+    async with asyncio.timeout(BOUND):
+        await engine.load()
+        assert (await engine.execute("work")).is_success
+    await other.close()
+    await engine.close()
+    for words in ("DROP OWNED BY few", "DROP ROLE few"):
+        await administrator.execute(words)
+    await administrator.close()

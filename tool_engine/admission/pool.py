@@ -391,7 +391,8 @@ class SlotPool:
         self.timed_out_in_queue += 1
         self.timed_out += 1
         now = self.clock()
-        delay, reason = refusal.find_delay(waiter, now), find_reason(waiter, self, now)
+        delay = refusal.find_delay(waiter, now)
+        reason = find_reason(waiter, self, now, is_paused=self.gate.is_paused)
         self.leave(waiter)
         others, wait = self.queue.waiting, self.estimated_wait(waiter.lane, more=1)
         error = refusal.make_expired_error(waiter, delay, reason, (others, self.zombies), wait)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from tool_engine.admission.key import Key, name_key
 from tool_engine.admission.lines import Bucket, Lane, Line
+from tool_engine.admission.queue import Queue
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.admission.waiting import Waiter
 from tool_engine.interfaces.admission_view import ANOTHER
 
-if TYPE_CHECKING:
-    from tool_engine.admission.pool import SlotPool
-
 GOES_ON: Final = "it goes on at once"
 """Nothing holds a call up that waits."""
+
+
+class Pool(Protocol):
+    """What calls wait for, as far as it says why."""
+
+    queue: Queue
+    used: int
+    limit: int
 
 
 class Reason(NamedTuple):
@@ -53,15 +59,16 @@ def name_of(call: Waiter | ConcurrencySlot) -> str | None:
     return call.call_id or call.request.call_id
 
 
-def find_reason(waiter: Waiter, pool: SlotPool, now: float) -> Reason:
+def find_reason(waiter: Waiter, pool: Pool, now: float, *, is_paused: bool) -> Reason:
     """Follow the line of a call up to where its first call cannot go on.
 
     Args:
         waiter: Who waits.
         pool: What it waits for.
         now: The time on the controller's clock.
+        is_paused: No new call may start at all.
     """
-    if pool.gate.is_paused and waiter.resumes is None:
+    if is_paused and waiter.resumes is None:
         return Reason(waiter, "the controller is paused")
     pool.queue.settle()
     root, used, limit = pool.queue.root, pool.used, pool.limit

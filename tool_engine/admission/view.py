@@ -248,11 +248,9 @@ class ControllerView:
 
     def _find_reason(self, waiter: Waiter, now: float, known: dict[Lane, Reason]) -> Reason:
         """Return what holds a call up; asked once per lane, as its calls share it."""
-        lane: Lane = waiter.lane
-        if waiter.resumes is not None or self._pool.gate.is_paused:
-            return find_reason(waiter, self._pool, now)
-        if lane not in known:
-            known[lane] = find_reason(waiter, self._pool, now)
+        lane, is_paused = waiter.lane, self._pool.gate.is_paused
+        if is_paused or lane not in known:
+            known[lane] = find_reason(waiter, self._pool, now, is_paused=is_paused)
         return known[lane]
 
     def _state_of(self, slot: ConcurrencySlot, call_id: str) -> WaitExplanation:

@@ -577,7 +577,8 @@ class ClusterMember:
         self._apply_effects(self._holder.close(read_uptime()))
         if self._holder.is_busy:
             units = {r: n for r in self._holder.accounts if (n := self._count_used(r))}
-            _log.warning("cluster_units_kept", cluster=self.cluster, units=units)
+            if units:
+                _log.warning("cluster_units_kept", cluster=self.cluster, units=units)
             self._is_leaving = True
             self._show_units()
         else:

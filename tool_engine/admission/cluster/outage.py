@@ -11,11 +11,19 @@ ON_UNAVAILABLE: Final = ("refuse", "local")
 """What may happen to calls while the database does not answer."""
 _AGAIN: Final = 1.0
 """Seconds after which a call that was refused may be tried again."""
+_FULL: Final = "53300"
+"""The SQLSTATE of a server, a database or a user that has as many connections as it may."""
 
 
 def describe_loss(error: BaseException) -> str:
     """Return what a statement failed with, in one line: a server says details in further ones."""
-    return words_of(error).partition("\n")[0]
+    said = words_of(error).partition("\n")[0]
+    if getattr(error, "sqlstate", None) == _FULL:
+        said += (
+            ": each process takes a connection, so raise max_connections, or the connection limit "
+            "of the user or the database"
+        )
+    return said
 
 
 def refuse_for_good(cluster: str, bucket: str, error: ConfigurationError) -> AdmissionError:
