@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
+import pytest
 
 from tests.cluster.conftest import BRIEF, Make, Service
 from tests.cluster.crew import BOUND
@@ -51,6 +52,28 @@ async def test_those_that_are_idle_write_nothing(make: Make, service: Service, u
             while member_of(each).limits.revision < 2:  # noqa: ASYNC110 - its next message says it
                 await asyncio.sleep(0.01)
     await connection.close()
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+async def test_what_no_call_uses_goes_without_a_word_from_outside(
+    make: Make, service: Service, is_long: bool
+) -> None:
+    """Also after a call that took longer than it may be idle."""
+    engine = make(lease_ttl=600.0, idle_time=0.1)
+    await engine.load()
+    assert engine.cluster is not None
+    call = asyncio.create_task(engine.execute("work"))
+    await service.until(1)
+    if is_long:
+        await asyncio.sleep(0.3)
+    assert [each.units for each in (await engine.cluster.snapshot()).processes] == [
+        {"bucket:ai": 1}
+    ]
+    service.gate.set()
+    assert (await call).is_success
+    async with asyncio.timeout(BOUND):
+        while [each.units for each in (await engine.cluster.snapshot()).processes] != [{}]:  # noqa: ASYNC110 - its clock says it
+            await asyncio.sleep(0.01)
 
 
 async def test_one_of_them_ends(make: Make, service: Service) -> None:

@@ -71,10 +71,24 @@ class ProcessHolder(Holder):
         for number in numbers:
             call = self.running[number]
             self._uncount_units(call)
+            self._look_again_at(call.entry.units)
             if call.probe is None:
                 del self.running[number]
             else:
                 call.entry.units = {}  # it is known until it says what became of it
+
+    def tick(self, now: float) -> list[Effect]:
+        """Do what is due by the clock; what is in use is looked at again."""
+        since = [r for r, began in self._idle_since.items() if now >= began + self.idle_time]
+        effects = super().tick(now)
+        self._look_again_at(since)
+        return effects
+
+    def _look_again_at(self, resources: Iterable[str]) -> None:
+        # The end of a call is not heard of here, so that its units are looked at in any case.
+        for resource in resources:
+            if resource in self.accounts and self.accounts[resource].out > 0:
+                self._idle_since.setdefault(resource, self.last_seen)
 
     def _uncount_units(self, call: Call) -> None:
         for resource, units in call.entry.units.items():
