@@ -229,8 +229,6 @@ class Class:
 thing = Class()
 def generator(q): yield q
 def huge(q): return 'x' * {MORE}
-def key(q): return {{1: q}}
-def text_key(q): return {{'1': q}}
 async def calling(q, context): return (await context.call('echo', {{'message': q}})).output
 def loud(q):
     for number in range(3, 256):
@@ -281,11 +279,10 @@ CALLS: list[tuple[str, Any, str, Any, str]] = [
     (PYTHON + ("guest.py: the most is …: return a part of it, or write it where its readers find "
                "it, and return the place"),
      function("huge", is_apart=True), "", function("later", is_apart=True), ""),
-    (PYTHON + "guest.py: keys are texts",
-     function("key", is_apart=True), "", function("text_key", is_apart=True), ""),
     (PYTHON + "reporting.py: return what is to be done, or leave the isolation out",
      function("calling", is_apart=True), "", function("calling"), ""),
-    (PYTHON + "worker.py: the most is …", function("later", is_apart=True), "x" * MORE,
+    (PYTHON + ("worker.py: send less, or write it where the tool can read it, and send the "
+               "place"), function("later", is_apart=True), "x" * MORE,
      function("later", is_apart=True), "x"),
     (PYTHON + "worker.py: write to stdout or stderr, not to other open files",
      function("loud", is_apart=True), "", function("said", is_apart=True), ""),

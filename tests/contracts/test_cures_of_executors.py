@@ -53,6 +53,7 @@ OTHER_CODE = (
     "not help"
 )
 SLOW = "executors/python/worker_pool.py: raise its timeout or ask for less"
+DIGITS = "executors/python/worker.py: send a number with so many digits as text"
 MODULE = (
     "executors/python/handler_source.py: install the package, or add the folder that it is in to "
     "PYTHONPATH"
@@ -70,6 +71,7 @@ TRIED |= {
     NUMBERS,
     OTHER_CODE,
     SLOW,
+    DIGITS,
     MODULE,
     GENERATOR,
     TWICE,
@@ -257,6 +259,20 @@ async def test_handler_in_a_process_that_is_slow(tools: Path, hands: Callable[..
             assert await run("1.2", BOUND) == "1.2"
         finally:
             await executor.close()
+
+
+async def test_a_number_that_does_not_fit_a_process(
+    tools: Path, hands: Callable[..., Path]
+) -> None:
+    """As text it goes."""
+    file = hands("def run(q): return len(q)\n")
+    sys.path.insert(0, str(file.parent))
+    entry = {**HANDLER, "config": {"isolation": "process", "workers": 1}}
+    any_value = {"name": "q", "type": "any", "description": "It", "required": True}
+    define(tools, "t", entry, parameters=[any_value])
+    async with asyncio.timeout(BOUND), engine_of(tools) as engine:
+        check(DIGITS, (await engine.execute("t", {"q": 10**4999})).error)
+        assert (await engine.execute("t", {"q": "1" * 5000})).output == {"result": 5000}
 
 
 # Executors of other packages.

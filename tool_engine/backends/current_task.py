@@ -57,7 +57,7 @@ class CurrentTask:
         return self._cancels
 
     def cancelled(self) -> bool:
-        return self.is_done and isinstance(self.error, asyncio.CancelledError)
+        return self.is_done and issubclass(type(self.error), asyncio.CancelledError)
 
     def done(self) -> bool:
         return self.is_done

@@ -267,9 +267,9 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         """Show the tool the end of its wait, unless the wait continues."""
         caller = task_of(self._loop)
         if error is not None:
-            if isinstance(error, asyncio.CancelledError) and self._is_from_caller(
-                caller, waits_for
-            ):
+            # By its type: a tool's exception may have a `__class__` that raises.
+            is_cancel = issubclass(type(error), asyncio.CancelledError)
+            if is_cancel and self._is_from_caller(caller, waits_for):
                 self._note_cancellation(error)
                 goes_on = waits_for is not None and (self._is_told or waits_for.cancel())
                 if goes_on and not waits_for.done():
@@ -295,7 +295,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         """True if an end from outside cancelled the tool before its caller sees it."""
         return self.end_reason is not None and not self.is_detached
 
-    def _note_cancellation(self, error: asyncio.CancelledError) -> None:
+    def _note_cancellation(self, error: Any) -> None:
         self.cancellation, self.is_troubled = error, True
         self._cancels += 1
 

@@ -510,7 +510,11 @@ class Pipeline:
     def _end_failed(self, call: Call, slot: Slot, run: Run, now: float) -> ToolExecutionResult:
         """End a call whose tool failed, whose slot was lost, or whose caller need not wait."""
         seconds = now - slot.acquired_at
-        failure = end_of(call, run, seconds) if run.is_troubled else NOT_OURS
+        try:
+            failure = end_of(call, run, seconds) if run.is_troubled else NOT_OURS
+        except BaseException:
+            self.end_broken(call, slot)
+            raise
         if run.is_ending:
             # By the deadline its helpers end by themselves.
             call.break_off(ends_helpers=not run.is_timed_out)

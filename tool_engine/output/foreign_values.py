@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
+from collections import UserString
 from collections.abc import Iterator, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
@@ -24,12 +25,15 @@ import msgspec
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.content.blocks import lay_out
 from tool_engine.model.content.pieces import Content
+from tool_engine.model.json.halves import escape_halves
 from tool_engine.model.json.returned_value import (
     as_output,
+    copy_plain,
     fields_of,
     has_writable_digits,
     is_path,
     safe_repr,
+    to_text,
 )
 from tool_engine.model.json.weighing import PIECE
 
@@ -60,7 +64,7 @@ _WITH_DIGITS: Final = (int, Enum)
 _LISTS: Final = frozenset((list, tuple, set, frozenset))
 _KNOWN: Final = (
     *(str, int, float, bytes, bytearray, memoryview, type(None), Enum, Decimal, UUID),
-    *(dt.date, dt.time, dt.timedelta, msgspec.Raw),
+    *(dt.date, dt.time, dt.timedelta, msgspec.Raw, UserString),
 )
 """Types written as a text, a number or null."""
 
@@ -72,6 +76,24 @@ def plain_output(value: Any) -> dict[str, Any]:
         ToolExecutionError: Something in it has no form in JSON.
     """
     return as_output(_Taking().plain(lay_out(value), "", 0))
+
+
+def write_output(value: Any) -> bytes:
+    r"""Return the output for a tool's `value` as JSON that any reader takes, as a model reads it.
+
+    Half of a surrogate pair is a text of six letters (`\ud800`).
+
+    Raises:
+        ToolExecutionError: Something in it has no form in JSON.
+    """
+    output = plain_output(value)
+    check_unfolding(output)
+    text = to_text(output).encode()
+    try:
+        msgspec.json.decode(text)
+    except (ValueError, RecursionError):  # halves, or nested too deep for what reads it
+        text = to_text(escape_halves(copy_plain(output))).encode()
+    return text
 
 
 def may_take_long(value: dict[str, Any]) -> bool:
@@ -260,7 +282,7 @@ class _Taking:
             return value
         # What nests deeper, holds itself or has more in it is cut where it is written as text.
         if _is_known(value) or depth >= _MAX_DEPTH or self._left < 0:
-            return value
+            return _hold_view(value, place) if isinstance(value, memoryview) else value
         if callable(getattr(type(value), "model_dump", None)):
             return self.plain(_dump_model(value, place), place, depth + 1)
         held = value if isinstance(value, Mapping) else fields_of(value)
@@ -278,6 +300,14 @@ class _Taking:
             _check_digits(key, place)
         name = key if isinstance(key, str) else safe_repr(key)
         return self.plain(item, f"{place}.{name}", depth + 1)
+
+
+def _hold_view(value: memoryview, place: str) -> bytes:
+    """Return what a view shows now; later it may show something else, or be released."""
+    try:
+        return bytes(value)
+    except ValueError:
+        raise _without_form(value, place) from None
 
 
 def _check_digits(value: Any, place: str) -> None:
@@ -310,6 +340,8 @@ def _without_form(value: Any, place: str) -> ToolExecutionError:
             value.close()
     elif isinstance(value, BaseException):
         cure = "raise it"
+    elif isinstance(value, memoryview):
+        cure = "it was released; return bytes(...) of it before that"
     elif isinstance(value, Content):
         cure = "return it by itself, in a list, or in the list under 'content'"
     else:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.tool import Tool
 from tool_engine.redaction.own import NO_SECRETS, OwnSecrets
-from tool_engine.redaction.own_code import find_place
+from tool_engine.redaction.own_code import find_place, read_name, read_trace
 from tool_engine.redaction.text import HIDDEN, redact_text
 from tool_engine.redaction.tool_secrets import secrets_of
 
@@ -52,11 +52,16 @@ def words_of(error: BaseException, *secrets: OwnSecrets | None, most: int = _MOS
     kind = kind_of(error)
     if None in secrets:
         return f"{kind}: {HIDDEN}{_place_of(error)}"
-    try:
-        text = str(error)
-    except Exception as broken:  # noqa: BLE001 - any exception class may have a broken __str__
-        text = f"its message cannot be shown ({kind_of(broken)})"
+    text = message_of(error)
     return shorten_words(f"{kind}: {text}" if text else kind, *secrets, most=most)
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an exception, or why there is none; secrets are not hidden."""
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - any exception class may have a broken __str__
+        return f"its message cannot be shown ({kind_of(broken)})"
 
 
 def trace_of(error: BaseException, *secrets: OwnSecrets | None) -> str:
@@ -119,12 +124,12 @@ def hide_quotes(text: str) -> str:
 
 def kind_of(error: BaseException) -> str:
     """Return the exception's class name, which may be made of a sent value."""
-    return redact_text(type(error).__name__[:_MOST])
+    return redact_text(read_name(type(error))[:_MOST])
 
 
 def _place_of(error: BaseException) -> str:
     """Return file and line of the raise, which contain no value."""
-    frames = [*walk_tb(error.__traceback__)][-1:]
+    frames = [*walk_tb(read_trace(error))][-1:]
     places = (f"{_FOLDERS.sub('', frame.f_code.co_filename)}:{line}" for frame, line in frames)
     return redact_text("".join(f" (raised at {place})" for place in places)[:_MOST])
 

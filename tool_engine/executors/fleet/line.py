@@ -19,7 +19,7 @@ from tool_engine.executors.lost_work import WorkerLostError
 from tool_engine.executors.python import guest
 from tool_engine.executors.python.process_backend import pass_on_report
 from tool_engine.executors.python.python_entry import PythonEntry
-from tool_engine.executors.python.worker import Answer, Fault, signature_of
+from tool_engine.executors.python.worker import Answer, Fault, signature_of, write_request
 from tool_engine.executors.python.worker_pool import make_exception, word_import_fault
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolExecutionContext
@@ -230,7 +230,7 @@ class FleetWorker:
         requests = [self._make_request(*each) for each in numbered.items()]
         try:
             data = msgspec.json.encode(requests)
-        except (TypeError, ValueError, RecursionError):
+        except (TypeError, ValueError, OverflowError, RecursionError):
             data = b""
         if not data or len(data) > guest.MAX_MESSAGE:
             data = _write_each(numbered, requests)
@@ -588,12 +588,7 @@ def _write_each(calls: dict[int, FleetCall], requests: list[dict[str, Any]]) -> 
     written = []
     for request in requests:
         try:
-            data = msgspec.json.encode(request)
-            words = f"the arguments have {len(data)} bytes; the most is {guest.MAX_MESSAGE}"
-        except (TypeError, ValueError, RecursionError) as error:
-            data, words = b"", f"the arguments cannot be sent as JSON: {error}"
-        if data and len(data) <= guest.MAX_MESSAGE:
-            written.append(data)
-        else:
-            calls.pop(request["id"]).fail(ToolExecutionError(words))
+            written.append(write_request(request))
+        except ToolExecutionError as error:
+            calls.pop(request["id"]).fail(error)
     return join_items(written)

@@ -16,7 +16,10 @@ def await_value(value: Any, open_runner: Callable[[], Any], refuse: type[Excepti
     So does the engine in its own process: a handler does the same in each place.
     """
     if refuse is None:
-        return open_runner().run(_wait_for(value), context=contextvars.copy_context())
+        outcome = open_runner().run(_wait_for(value), context=contextvars.copy_context())
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
     close = getattr(value, "close", None) or getattr(value, "cancel", None)
     if close is not None:
         close()
@@ -25,5 +28,20 @@ def await_value(value: Any, open_runner: Callable[[], Any], refuse: type[Excepti
     )
 
 
-async def _wait_for(value: Any) -> Any:
-    return await value
+class _Outcome:
+    """What an awaitable gave, or raised.
+
+    A runner looks at what handles signals, whose `repr` is made of that of the task's result or
+    exception: code of the handler, which would be run in each call that comes after it, too.
+    """
+
+    def __init__(self, value: Any, error: BaseException | None) -> None:
+        self.value = value
+        self.error = error
+
+
+async def _wait_for(value: Any) -> _Outcome:
+    try:
+        return _Outcome(await value, None)
+    except BaseException as error:  # noqa: BLE001 - it is raised where the runner has ended
+        return _Outcome(None, error)

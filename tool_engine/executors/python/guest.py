@@ -25,8 +25,7 @@ import resource
 import select
 import signal
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
 MAX_MESSAGE: Final = 16 * 1024 * 1024
@@ -34,11 +33,9 @@ MAX_MESSAGE: Final = 16 * 1024 * 1024
 IDLE_SECONDS: Final = 300.0
 """A worker without a request for so long ends itself; another one starts when needed."""
 
+_MANY: Final = 10_000
+"""Lists and mappings of a result, from which on it may hold some of them again and again."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
-_MOST_FRAMES: Final = 8_192
-"""Characters of a traceback."""
-_MOST_CHARACTERS: Final = 65_536
-"""Of an error's message: more than the engine searches for secrets, for half a secret is none."""
 
 
 def main() -> NoReturn:
@@ -72,6 +69,7 @@ def _serve_calls(requests: int, answers: int) -> int:
     settings = read_message(requests)
     if settings is None:
         return 0
+    _load_beside("described_fault")  # while files can be opened
     sys.path[:] = settings["path"]
     sys.argv = [""]
     _set_limit(resource.RLIMIT_CORE, 0)
@@ -124,6 +122,13 @@ def _load_beside(name: str, room: str = "executors/python") -> Any:
     return module
 
 
+def hold_trace(headers: Mapping[str, str] | None, *, is_alone: bool) -> Any:
+    """Give a handler its call's trace, if that has one."""
+    if not headers:
+        return contextlib.nullcontext()
+    return _load_beside("held_trace").hold_trace(headers, is_alone=is_alone)
+
+
 def _describe_signature(function: Any) -> dict[str, Any]:
     """Return what the engine needs to check the function against its tool."""
     parameters: list[list[Any]] | None = None
@@ -157,7 +162,7 @@ def answer_request(
     reports = None
     try:
         arguments, reports = read_request(request, functools.partial(write_message, answers))
-        with _hold_trace(request.get("trace", {})):
+        with hold_trace(request.get("trace"), is_alone=True):
             value = function(**arguments)
             if inspect.isawaitable(value):
                 is_async = _load_beside("unawaited", "model/checks").is_async(function)
@@ -197,38 +202,38 @@ def read_request(request: Any, write: Callable[[bytes], object]) -> tuple[dict[s
 
 def encode_result(number: int, value: Any) -> bytes:
     """Return the answer with what a handler returned; raise for what cannot be sent."""
-    value, answer = _encode_value(number, _lay_out(value))
+    answer = _encode_value(number, _lay_out(value))
     if len(answer) > MAX_MESSAGE:
         raise _HandlerError(
             f"the result has {len(answer)} bytes; the most is {MAX_MESSAGE}: return a part of it, "
             "or write it where its readers find it, and return the place"
         )
-    _check_keys(value)
     return answer
 
 
 def encode_fault(number: int, error: BaseException) -> bytes:
     """Return the answer with what a handler raised; its traceback goes to stderr."""
-    with contextlib.suppress(Exception):  # a handler may have put anything there
-        if not isinstance(error, _HandlerError):
-            traceback.print_exception(error)
+    faults = _load_beside("described_fault")
+    with contextlib.suppress(BaseException):  # its attributes, and the stream, are the handler's
+        if type(error) is not _HandlerError:
+            faults.print_trace(error)
     # Without the message, which may hold what the engine hides: the result has it.
-    frames = "".join(traceback.format_tb(error.__traceback__))[-_MOST_FRAMES:]
-    return _encode_described(number, error, frames=frames)
+    return _encode_described(number, error, frames=faults.list_frames(error))
 
 
 def _encode_described(number: int, error: BaseException, **more: str) -> bytes:
     """Return the answer that describes an error. Never raises: without it, its call would hang."""
+    faults = _load_beside("described_fault")
     try:
-        described = _describe_error(error)
+        described = faults.describe_error(error, _HandlerError, _find_place)
     except BaseException as broken:  # noqa: BLE001 - its attributes are code of the handler
-        words = f"it cannot be described ({type(broken).__name__})"
-        described = {"type": type(error).__name__, "message": words, "kind": "plain"}
-    text = _encode_plain({"id": number, "error": described | more})
-    try:
-        return text.encode()
-    except UnicodeEncodeError:  # halves of surrogate pairs, as in the name of a file
-        return "".join(map(_escape_half, text)).encode()
+        words = f"it cannot be described ({faults.name_kind(broken)})"
+        described = {"type": faults.name_kind(error), "message": words, "kind": "plain"}
+    return _encode_message({"id": number, "error": described | more})
+
+
+def _find_place(error: BaseException) -> str:
+    return str(_load_beside("own_code", "redaction").find_place(error))
 
 
 def _escape_half(character: str) -> str:
@@ -244,94 +249,43 @@ def _lay_out(value: Any) -> Any:
     return importlib.import_module("tool_engine.model.content.blocks").lay_out(value)
 
 
-@contextlib.contextmanager
-def _hold_trace(headers: Mapping[str, str]) -> Iterator[None]:
-    """Give the handler the call's trace, as if it ran in the engine."""
-    names = {name.upper(): value for name, value in headers.items()}
-    os.environ.update(names)
-    # A handler that has no use for OpenTelemetry must not pay for its import.
-    context = None
-    if headers and "opentelemetry.context" in sys.modules:  # a thread may be at importing it
-        context = importlib.import_module("opentelemetry.context")
-    with contextlib.ExitStack() as stack:
-        for name in names:
-            stack.callback(os.environ.pop, name, None)
-        if context is not None:
-            form = importlib.import_module("opentelemetry.trace.propagation.tracecontext")
-            token = context.attach(form.TraceContextTextMapPropagator().extract(headers))
-            stack.callback(context.detach, token)
-        yield
-
-
-def _encode_value(number: int, value: Any) -> tuple[Any, bytes]:
-    """Return a handler's value, taken apart where it is no JSON, and the message with it."""
-    stand_in = None
-    with contextlib.suppress(ValueError, RecursionError):
-        try:
-            return value, _write_json({"id": number, "value": value})
-        except TypeError:
-            # Loaded by name: a handler that returns JSON must not pay for it.
-            value = importlib.import_module("tool_engine.output.foreign_values").plain_output(value)
-            stand_in = importlib.import_module("tool_engine.model.json.returned_value").stand_in
-        except ValueError:
-            # Of a number with too many digits it says what to return; else this says nothing.
-            importlib.import_module("tool_engine.output.foreign_values").plain_output(value)
-    return value, _encode_message({"id": number, "value": value}, stand_in)
+def _encode_value(number: int, value: Any) -> bytes:
+    """Return the message with a handler's value, which reads as if it had run in the engine."""
+    has_text_keys = _has_text_keys(value, _MANY)
+    # Loaded by name where it is needed: a handler that returns JSON must not pay for it.
+    forms = functools.partial(importlib.import_module, "tool_engine.output.foreign_values")
+    if has_text_keys is None:
+        forms().check_unfolding(value)
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
+        if has_text_keys is not False:
+            answer = _encode_plain({"id": number, "value": value}).encode()
+            if has_text_keys or _has_text_keys(value):
+                return answer
+    return b'{"id":%d,"value":%b}' % (number, forms().write_output(value))
 
 
 class _HandlerError(Exception):
     """A handler's value that cannot leave its process."""
 
 
-def _check_keys(value: Any) -> None:
-    """Refuse keys that JSON would merge, such as 1 and "1"."""
-    waiting = [value]
+def _has_text_keys(value: Any, most: float = math.inf) -> bool | None:
+    """Return whether JSON keeps its keys apart, unlike 1 and "1"; None: it holds more than that.
+
+    Without a bound it has no end where a value holds itself.
+    """
+    waiting, seen = [value], 0
     while waiting:
         each = waiting.pop()
         if isinstance(each, dict):
-            for key in each:
-                if not isinstance(key, str):
-                    raise _HandlerError(f"the result has the key {key!r:.100}; keys are texts")
-            waiting.extend(each.values())
-        elif isinstance(each, list | tuple):
-            waiting.extend(each)
-
-
-def _describe_error(error: BaseException) -> dict[str, Any]:
-    try:
-        text = str(error)
-    except Exception as broken:  # noqa: BLE001 - any exception class may have a broken __str__
-        text = f"its message cannot be shown ({type(broken).__name__})"
-    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
-    is_ours = "tool_engine.errors.ToolExecutionError" in names
-    described: dict[str, Any] = {
-        "type": type(error).__name__,
-        "message": text[:_MOST_CHARACTERS],
-        "kind": "plain",
-    }
-    if is_ours or isinstance(error, _HandlerError):
-        described["kind"] = "execution"
-        described["is_final"] = getattr(error, "is_final", False) is True
-        details = getattr(error, "details", None)
-        _add_plain(described, "details", details if isinstance(details, dict) else {})
-        if "tool_engine.errors.InvalidArgumentsError" in names:
-            described["kind"] = "arguments"
-            _add_plain(described, "findings", getattr(error, "findings", []))
-    elif "tool_engine.errors.ConfigurationError" in names:
-        described["kind"] = "definition"
-    else:
-        kinds = ((TimeoutError, "timeout"), (MemoryError, "memory"), (SystemExit, "exit"))
-        described["kind"] = next((name for kind, name in kinds if isinstance(error, kind)), "plain")
-    if described["kind"] == "plain":
-        with contextlib.suppress(Exception):  # where no more files can be opened
-            described["raised_at"] = _load_beside("own_code", "redaction").find_place(error)
-    return described
-
-
-def _add_plain(described: dict[str, Any], name: str, value: Any) -> None:
-    """Add what is JSON, and leave out what is not."""
-    with contextlib.suppress(TypeError, ValueError, RecursionError):
-        described[name] = json.loads(json.dumps(value, allow_nan=False))
+            if not all(isinstance(key, str) for key in each):
+                return False
+            each = each.values()
+        elif not isinstance(each, list | tuple):
+            continue
+        if (seen := seen + 1) > most:
+            return None
+        waiting += each
+    return True
 
 
 def _set_limit(kind: int, value: int) -> None:
@@ -341,30 +295,18 @@ def _set_limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def _encode_message(message: Any, stand_in: Callable[[Any], Any] | None = None) -> bytes:
-    try:
-        return _write_json(message, stand_in)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _HandlerError(
-            f"the result is not made of JSON values (texts, numbers, true, false, null, lists, "
-            f"mappings): {error}"
-        ) from None
-
-
-_FORM: Final[dict[str, Any]] = {
-    "ensure_ascii": False,
-    "allow_nan": False,
-    "separators": (",", ":"),
-}
-_encode_plain: Final = json.JSONEncoder(**_FORM).encode
+_encode_plain: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":")
+).encode
 """Made once: to make one takes as long as to write an answer."""
 
 
-def _write_json(message: Any, stand_in: Callable[[Any], Any] | None = None) -> bytes:
-    encode = (
-        _encode_plain if stand_in is None else json.JSONEncoder(**_FORM, default=stand_in).encode
-    )
-    return encode(message).encode()
+def _encode_message(message: Any) -> bytes:
+    text = _encode_plain(message)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # halves of surrogate pairs, as in the name of a file
+        return "".join(map(_escape_half, text)).encode()
 
 
 def write_message(answers: int, data: bytes) -> None:

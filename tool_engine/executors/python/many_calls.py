@@ -9,15 +9,12 @@ This file imports nothing of the engine: a worker process loads it by its path.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import importlib
 import inspect
 import json
 import os
 import signal
-import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 _CHUNK = 1 << 16
@@ -129,7 +126,7 @@ class _Together:
         try:
             arguments, reports = self._guest.read_request(request, self._write_message)
             if trace := request.get("trace"):
-                with _hold_trace(trace):
+                with self._guest.hold_trace(trace, is_alone=False):
                     value = await self._function(**arguments)
             else:
                 value = await self._function(**arguments)
@@ -162,18 +159,3 @@ class _Together:
     def _write_message(self, message: bytes) -> None:
         with self._lock:
             self._guest.write_message(self._answers, message)
-
-
-@contextlib.contextmanager
-def _hold_trace(headers: Mapping[str, str]) -> Any:
-    """Give one of many calls its trace; the environment is that of all of them."""
-    if not headers or "opentelemetry.context" not in sys.modules:
-        yield
-        return
-    context = importlib.import_module("opentelemetry.context")  # a thread may be at it
-    form = importlib.import_module("opentelemetry.trace.propagation.tracecontext")
-    token = context.attach(form.TraceContextTextMapPropagator().extract(headers))
-    try:
-        yield
-    finally:
-        context.detach(token)

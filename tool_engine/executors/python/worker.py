@@ -46,6 +46,8 @@ class Finding(msgspec.Struct):
     message: str
     expected: Any = None
     actual: Any = None
+    path: str = ""
+    """Its place in the arguments; empty: it is that parameter."""
 
 
 class Fault(msgspec.Struct):
@@ -57,6 +59,8 @@ class Fault(msgspec.Struct):
     """`plain`, or what it means to the engine: `execution`, `arguments`, `definition`, `timeout`,
     `memory`, `exit`.
     """
+    error_type: str = ""
+    """Of an `execution` what its class says; empty: nothing."""
     details: dict[str, Any] = {}
     is_final: bool = False
     findings: list[Finding] = []
@@ -224,15 +228,7 @@ class Worker:
             "seconds": None if deadline is None else deadline - monotonic(),
             "trace": trace or {},
         }
-        try:
-            data = msgspec.json.encode(request)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ToolExecutionError(f"the arguments cannot be sent as JSON: {error}") from None
-        if len(data) > guest.MAX_MESSAGE:
-            raise ToolExecutionError(
-                f"the arguments have {len(data)} bytes; the most is {guest.MAX_MESSAGE}"
-            )
-        return self._exchange_message(data, deadline, bell, hear)
+        return self._exchange_message(write_request(request), deadline, bell, hear)
 
     def forget_words(self) -> None:
         """Forgets what earlier calls have written, in the pipe, too: the next may not see it."""
@@ -405,6 +401,30 @@ class Worker:
         files, self._files = self._files, []
         for file in files:
             os.close(file)
+
+
+def write_request(request: dict[str, Any]) -> bytes:
+    """Return the message that asks for a call.
+
+    Raises:
+        ToolExecutionError: Its arguments cannot be sent.
+    """
+    try:
+        data = msgspec.json.encode(request)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ToolExecutionError(
+            f"the arguments cannot be sent as JSON: {error}; send a number with so many digits as "
+            "text"
+        ) from None
+    if len(data) <= guest.MAX_MESSAGE:
+        return data
+    sizes = {name: len(msgspec.json.encode(each)) for name, each in request["params"].items()}
+    name = max(sizes, key=sizes.__getitem__, default="")
+    largest = f", {name!r:.100} alone {sizes[name]}" if name else ""
+    raise ToolExecutionError(
+        f"the arguments have {len(data)} bytes{largest}, where {guest.MAX_MESSAGE} are the most; "
+        "send less, or write it where the tool can read it, and send the place"
+    )
 
 
 def signature_of(described: Any) -> inspect.Signature | None:

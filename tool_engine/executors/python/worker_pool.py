@@ -16,14 +16,13 @@ from functools import partial
 from time import monotonic
 from typing import Any, Final
 
-import msgspec
-
 from tool_engine.errors import InvalidArgumentsError, ToolExecutionError
 from tool_engine.executors.commands.supervisor import Bell
 from tool_engine.executors.python.python_entry import PythonEntry
 from tool_engine.executors.python.worker import (
     Answer,
     Fault,
+    Finding,
     Report,
     UnreadError,
     Worker,
@@ -206,11 +205,13 @@ def word_import_cure(kind: str) -> str:
 def make_exception(fault: Fault, entry: PythonEntry) -> Exception:
     """What a handler in this process would have raised."""
     if fault.kind == "arguments":
-        found = [ValidationError(*msgspec.structs.astuple(each)) for each in fault.findings]
+        found = [_read_finding(each) for each in fault.findings]
         message = fault.message.removeprefix("invalid arguments: ")
         return InvalidArgumentsError(message, [each.to_dict() for each in found])
     if fault.kind == "execution":
-        return ToolExecutionError(fault.message, details=fault.details, is_final=fault.is_final)
+        error = ToolExecutionError(fault.message, details=fault.details, is_final=fault.is_final)
+        error.error_type = fault.error_type or error.error_type  # type: ignore[misc] # its class's
+        return error
     if fault.kind == "timeout":
         return TimeoutError(fault.message or "the tool gave up waiting (TimeoutError)")
     if fault.kind == "memory":
@@ -219,6 +220,11 @@ def make_exception(fault: Fault, entry: PythonEntry) -> Exception:
         return ToolExecutionError("the tool tried to end the process (SystemExit)")
     place = redact_text(fault.raised_at[:_LONGEST_PLACE])
     return ToolExecutionError(fault.words, details={"raised_at": place} if place else None)
+
+
+def _read_finding(found: Finding) -> ValidationError:
+    place = found.path or found.parameter
+    return ValidationError(place, found.error_type, found.message, found.expected, found.actual)
 
 
 def _word_lack_of_memory(fault: Fault, entry: PythonEntry) -> str:

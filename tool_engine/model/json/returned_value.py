@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import reprlib
 import sys
+from collections import UserString
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import Enum
@@ -152,14 +153,24 @@ def stand_in(value: Any) -> Any:
         return list(value)
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
-    if isinstance(value, dt.timedelta):
-        return msgspec.to_builtins(value)
-    if isinstance(value, Decimal | UUID) or is_path(value):
+    if isinstance(value, dt.timedelta | bytes | bytearray | memoryview | msgspec.Raw):
+        return _read_data(value)
+    if isinstance(value, Decimal | UUID | UserString) or is_path(value):
         return str(value)
     if isinstance(value, Enum):
         return value.value
     output = as_output(value)
     return safe_repr(value) if output.get("result") is value else output
+
+
+def _read_data(value: Any) -> Any:
+    """Return what bytes show, whatever holds them; of written JSON its value."""
+    try:
+        if isinstance(value, dt.timedelta):
+            return msgspec.to_builtins(value)
+        return msgspec.json.decode(value) if type(value) is msgspec.Raw else repr(bytes(value))
+    except (ValueError, RecursionError):
+        return safe_repr(value)  # no JSON, or a view that was released
 
 
 def is_path(value: Any) -> bool:
