@@ -75,6 +75,17 @@ async def test_one_caller_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> No
         await patient
 
 
+async def test_a_driver_that_cannot_begin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It says what it lacks, or what stands in the way of a module that Ray needs."""
+    (tmp_path / "ray.py").write_text("from http import nothing_of_the_kind")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(driver_process, "find_spec", lambda _: True)
+    connection = FleetConnection("auto")
+    with pytest.raises(FleetLostError, match=r"Ray cannot be imported: ImportError: .*http"):
+        await connection.join(BOUND)
+    await connection.close(BOUND)
+
+
 EMPTY = """
 import json, socket, sys
 with socket.socket(fileno=int(sys.argv[1])) as engine:

@@ -15,10 +15,20 @@ from typing import Final
 from tool_engine.errors import MissingExtraError
 from tool_engine.executors.commands.strays import MARK, end_strays, marks_with, new_mark
 
-_START: Final = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
-    "from tool_engine.executors.fleet.driver import serve_engine; serve_engine()"
-)
+_START: Final = """
+import json, socket, sys
+sys.path[:] = json.loads(sys.argv[2])
+try:
+    from tool_engine.executors.fleet.driver import serve_engine
+except BaseException as error:
+    why = f"Ray cannot be imported: {type(error).__name__}: {str(error)[:300]}"
+    said = json.dumps({"failed": why}).encode()
+    socket.socket(fileno=int(sys.argv[1])).sendall(len(said).to_bytes(4, "big") + said)
+    raise
+serve_engine()
+"""
+"""What it says first where it cannot begin: a folder of the engine's may have a module with the
+name of one that Ray needs."""
 _QUIET: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
