@@ -99,6 +99,20 @@ class Buffer:
         return memoryview(b"x")
 
 
+class Secretive:
+    """What raises, or leaves, when it is looked at."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self.act = act
+
+    @property
+    def __class__(self) -> Any:
+        return self.act()
+
+    @__class__.setter
+    def __class__(self, kind: Any) -> None: ...
+
+
 def nest(depth: int) -> Any:
     value: Any = 1
     for _ in range(depth):
@@ -199,6 +213,8 @@ VALUES: dict[str, Callable[[], Any]] = {
     "deep": lambda: nest(100),
     "deep, with bytes": lambda: [nest(100), b"x"],
     "very deep": lambda: {"a": nest(3000)},
+    "class raises": lambda: Secretive(shout),
+    "class exits": lambda: {"a": [Secretive(leave)]},
     "raw": lambda: [msgspec.Raw(b'{"a":1}')],
 }
 """The same in each place: what a model reads of it, or the error that says what to return."""

@@ -69,7 +69,7 @@ def ready_at_once(  # noqa: PLR0911 - the shortest way out of each kind of value
         if kind not in _ATOMS and may_take_long(output):
             return None
         kept = pack_plain(output)
-    except Exception:  # noqa: BLE001 - foreign objects raise anything
+    except (Exception, SystemExit):  # noqa: BLE001 - foreign objects raise anything
         plain = plain_at_once(returned)
         return None if plain is None else (None, plain, take_snapshot(plain), None)
     if len(kept) <= MAX_SNAPSHOT:

@@ -244,7 +244,7 @@ def plain_at_once(value: Any) -> dict[str, Any] | None:
     """
     try:
         return plain_output(value) if _is_simple(value) else None
-    except ToolExecutionError:
+    except (Exception, SystemExit):  # noqa: BLE001 - a property `__class__` may raise anything
         return None
 
 

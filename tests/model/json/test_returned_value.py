@@ -9,6 +9,7 @@ import json
 import math
 import sys
 from collections import OrderedDict
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import PurePosixPath
 from types import MappingProxyType, ModuleType
@@ -19,7 +20,7 @@ import msgspec
 import pytest
 
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.model.json.returned_value import as_output, is_path, to_text
+from tool_engine.model.json.returned_value import as_output, copy_plain, is_path, to_text
 
 
 class Point(msgspec.Struct):
@@ -118,6 +119,24 @@ def test_text_of_what_json_cannot_hold(value: Any, text: str) -> None:
     """A37: NaN, odd keys and giant numbers are written so that any JSON reader takes the text."""
     assert to_text(value) == text
     json.loads(to_text(value))
+
+
+class Listed(list[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        raise RuntimeError("broken")
+
+
+def test_what_raises_when_it_is_read() -> None:
+    """The rest is there, and a result still has a text and a JSON form."""
+    output = {"a": 1, "b": [Listed([2])]}
+    assert to_text(output) == '{"a": 1, "b": ["[2]"]}'
+    assert copy_plain(output) == {"a": 1, "b": ["[2]"]}
+
+
+@pytest.mark.parametrize("held", [b"ab", bytearray(b"ab"), memoryview(b"ab")])
+def test_bytes_read_alike_whatever_holds_them(held: Any) -> None:
+    """The address of a view says nothing; a record has the bytes, too."""
+    assert to_text({"a": held}) == '{"a": "b\'ab\'"}'
 
 
 def test_text_of_endless_values() -> None:

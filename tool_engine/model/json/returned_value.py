@@ -87,8 +87,8 @@ def to_text(output: Any) -> str:
             raise TypeError("two keys may be the same in JSON")
         write = partial(json.dumps, ensure_ascii=False, allow_nan=False, default=stand_in)
         text = write(output) if count <= _AT_ONCE else _write_long(output, write)
-    except (TypeError, ValueError, RecursionError):
-        # NaN, keys that are no text, and values that hold themselves or nest too deep.
+    except Exception:  # noqa: BLE001 - a class of the tool's may raise when it is read
+        # NaN, keys that are no text, and values that hold themselves or nest too deep, too.
         text = _write_long(copy_plain(output), partial(json.dumps, ensure_ascii=False))
     return _make_encodable(text)
 
@@ -192,6 +192,15 @@ def _make_plain(value: Any, depth: int) -> Any:
         return _plain_number(value)
     if depth >= _MAX_DEPTH:
         return "…"
+    try:
+        return _plain_container(value, depth)
+    except RecursionError:
+        raise
+    except Exception:  # noqa: BLE001 - a class of the tool's may raise when it is read
+        return safe_repr(value)
+
+
+def _plain_container(value: Any, depth: int) -> Any:
     if isinstance(value, dict) or isinstance(value, Mapping):  # noqa: SIM101 - slower at once
         return _plain_mapping(value, depth)
     if isinstance(value, list | tuple):
