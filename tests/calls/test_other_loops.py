@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -138,3 +139,92 @@ def test_calls(tmp_path: Any, factory: Factory) -> None:
     }
     assert turns[0].cleaned == ["first", "late", "cancelled"]
     assert turns[0].heard.count("execution_completed") == 8
+
+
+class FirstTurns:
+    """Tools with 20 ms that block, wait and ask for turns in every order."""
+
+    def __init__(self, folder: Any) -> None:
+        config = ToolEngineConfig(tools_directory=str(folder), auto_reload=False)
+        self.engine = ToolEngine(config)
+        self.pieces = 0
+        self.engine.tool(name="turns", description="Ask for turns.", timeout=0.02)(self.turns)
+
+    async def turns(self, before: int, seconds: float, after: int, nap: float) -> str:
+        self.pieces = 0
+        for _ in range(before):
+            await asyncio.sleep(0)
+        time.sleep(seconds)  # noqa: ASYNC251 - it blocks
+        for _ in range(after):
+            self.pieces += 1
+            await asyncio.sleep(0)
+        await asyncio.sleep(nap)
+        return "ended"
+
+    async def run(self) -> list[str | None]:
+        endless, said = 10_000_000, []
+        async with self.engine as engine:
+            for before, seconds, after, nap in (
+                (0, 0, endless, 0),
+                (0, 0.05, endless, 0),
+                (1, 0.05, endless, 0),
+                (3, 0.05, endless, 0),
+                (0, 0.05, 0, 60),
+                (1, 0.05, 0, 60),
+                (2, 0.05, 0, 60),
+                (0, 0, 1, 0),
+            ):
+                sent = {"before": before, "seconds": seconds, "after": after, "nap": nap}
+                said.append((await engine.execute("turns", sent)).error_type)
+                assert not seconds or self.pieces <= 2
+            assert engine.controller.snapshot().metrics.current_concurrent == 0
+        return said
+
+
+@pytest.mark.parametrize("factory", [plain_loop, eager_loop, uv_loop])
+def test_deadlines_of_first_turns(tmp_path: Any, factory: Factory) -> None:
+    """A deadline ends a tool that asks for turns, in whatever order a loop takes its timers."""
+    with asyncio.Runner(loop_factory=factory) as runner:
+
+        async def begin() -> list[str | None]:
+            return await FirstTurns(tmp_path).run()
+
+        assert runner.run(begin()) == ["timeout"] * 7 + [None]
+
+
+def test_a_call_that_began_before_the_engine_moved(tmp_path: Any) -> None:
+    """A call that waited for its slot runs on the loop that it began on."""
+    turns = Turns(tmp_path)
+    engine = turns.engine
+    are_own: list[bool] = []
+
+    async def look() -> None:
+        await asyncio.sleep(0)
+        task = asyncio.current_task()
+        assert task is not None
+        are_own.append(task.get_name().startswith("tool:"))
+
+    engine.tool(name="look", description="Look.", concurrency={"bucket": "narrow"})(look)
+
+    async def begin() -> list[asyncio.Task[Any]]:
+        await engine.execute("look")
+        calls = [asyncio.create_task(engine.execute("wait", {"name": "first"}))]
+        calls.append(asyncio.create_task(engine.execute("look")))
+        await turns.began.wait()
+        await asyncio.sleep(0)
+        return calls
+
+    async def finish(calls: list[asyncio.Task[Any]]) -> None:
+        turns.go.set()
+        results = await asyncio.gather(*calls)
+        assert all(each.is_success for each in results)
+
+    async def peek() -> None:
+        assert (await engine.execute("gone")).error_type == "tool_not_found"
+
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        calls = first.run(begin())
+        second.run(peek())
+        first.run(finish(calls))
+        assert are_own == [True, True]
+        first.run(engine.close())

@@ -23,17 +23,20 @@ class Runs:
         """Those of `running`, by number: a run that has ended is not kept for its deadline."""
         self._leftovers: dict[asyncio.Task[None], ToolTask] = {}
 
-    def add(self, run: ToolTask, loop: asyncio.AbstractEventLoop) -> int:
-        """List a run whose caller waits for it, and end it at its deadline; return its number."""
+    def add(self, run: ToolTask) -> int:
+        """List a run whose caller waits for it; return its number."""
         self._last = number = self._last + 1
         self.running[number] = run
+        return number
+
+    def set_deadline(self, run: ToolTask, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        """End a run of a loop, of that number, at its deadline."""
         deadlines = self._deadlines
         if deadlines is None or deadlines.loop is not loop:
             # That of another loop goes on with the runs that are there.
             deadlines = SharedTimer(loop, self.running.__contains__, self._time_out)
             self._deadlines = deadlines
         deadlines.add(run.deadline, number)
-        return number
 
     def keep(self, run: ToolTask) -> None:
         """Take over a run whose caller continues without it."""

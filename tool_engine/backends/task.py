@@ -65,8 +65,11 @@ class Home(Protocol):
     running: dict[int, ToolTask]
     """The runs whose callers wait for them, by number."""
 
-    def add(self, run: ToolTask, loop: asyncio.AbstractEventLoop) -> int:
-        """List a run of a loop among these, and end it at its deadline; return its number."""
+    def add(self, run: ToolTask) -> int:
+        """List a run among these; return its number."""
+
+    def set_deadline(self, run: ToolTask, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        """End a run of a loop, of that number, at its deadline."""
 
     def keep(self, run: ToolTask) -> None:
         """Take over a run whose caller continues without it."""
@@ -199,7 +202,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
     ) -> Generator[Any, Any, None]:
         """Drive the coroutine to its end, the deadline or the caller's cancellation."""
         loop, home, caller = self._loop, self._home, task_of(self._loop)
-        number = home.add(self, loop)
+        number, is_timed, had_turn = home.add(self), False, False
         if caller is not None:
             # Without one that it has not seen yet.
             not_seen = bool(getattr(caller, "_must_cancel", False))
@@ -209,6 +212,16 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         try:
             while not self.is_done:
                 waits_for = self._waits_for
+                if not is_timed and (had_turn or waits_for is not None):
+                    # Not before: a turn comes before any timer that is set as it is asked for.
+                    is_timed = True
+                    home.set_deadline(self, number, loop)
+                    if waits_for is None and not self.is_troubled and loop.time() >= self.deadline:
+                        # A timer would have ended it by now; the one just set comes after all of
+                        # its caller's that are due. The tool waits for that: nothing else ends it.
+                        self._waits_for = waits_for = loop.create_future()
+                        waits_for._asyncio_future_blocking = True  # noqa: SLF001 - asyncio's protocol
+                had_turn = True
                 if waits_for is None or (
                     self.cancellation is None and type(waits_for) is asyncio.Future
                 ):

@@ -123,7 +123,8 @@ class Pipeline:
         self.take_nested = self._inner_calls.nest  # once, not for each call
         plain = import_module("tool_engine.calls.plain_calls")
         self._take_plain, self._make_wires, self._wires = plain.take_plain, plain.make_wires, None
-        self._finish: Callable[..., Coroutine[Any, Any, ToolExecutionResult]] = plain.finish_plain
+        self._continue: Callable[..., Any] = plain.continue_call
+        self._break_off: Callable[..., Any] = plain.break_off_wait
         self.release, self.give_up = controller.release, getattr(controller, "give_up", None)
         self._time: Callable[[], float] = monotonic
         controller.attach(self)
@@ -191,26 +192,26 @@ class Pipeline:
     ) -> ToolExecutionResult:
         """Take one call through all steps, or one that was `begun` through what is left of them."""
         is_bare = on_progress is None and call_id is None and parent is _UNASKED and begun is None
-        if is_bare and (done := self._take_plain(self._wires, tool_name, params, context)):
-            return await self._finish(self._wires, *done) if type(done) is tuple else done
+        if is_bare and (done := self._take_plain(wires := self._wires, tool_name, params, context)):
+            while type(done) is tuple:
+                try:
+                    await done[0]  # here: a frame less at each step of its tool
+                except BaseException as error:
+                    if (done := self._break_off(wires, done, error)) is None:
+                        raise
+                else:
+                    done = self._continue(wires, done)
+            return done if type(done) is ToolExecutionResult else await done
         context = ANONYMOUS if context is None is on_progress else context_of(context, on_progress)
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
             return await self._execute_at_home(tool_name, params, context, call_id)
-        near, is_own = current_call.get() or context.bound_call, context._is_of_own  # noqa: SLF001 - its own
-        if near is not None and parent is _UNASKED:
+        if (near := current_call.get() or context.bound_call) is not None and parent is _UNASKED:
             return await self._inner_calls.make_call(near, tool_name, params, context, call_id)
         if begun is None:
-            try:
-                plan, packed = None if is_own else self._plans.get(tool_name), pack_plain(params)
-            except Exception:  # noqa: BLE001 - a foreign value may raise anything
-                plan, packed = None, b""
-            own_id = name_call(self._prefix) if call_id is None else self.present.claim_id(call_id)
-            call = Call(self, next_serial(), own_id, tool_name, packed, context, plan)
-            call.above = near and near.above_of(self)
-            if plan is None or (arguments := plan.accept(params, packed)) is None:
-                if isinstance(checked := self.check(call, params, packed), Failure):
-                    return await self._fail_checked(call, checked, packed)
-                plan, arguments = checked
+            call, packed, found = self._begin_call(tool_name, params, context, near, call_id)
+            if isinstance(found, Failure):
+                return await self._fail_checked(call, found, packed)
+            plan, arguments = found
         else:
             call, plan, arguments = begun.call, begun.plan, begun.arguments
         request, asked = plan.request, context.task or self._controller
@@ -238,6 +239,27 @@ class Pipeline:
         if output is None or self._controller.release(slot, now := self._time()):
             return await self.complete_call(call, plan, slot, run, is_lost=output is not None)
         return self._ending.succeed(call, plan, slot, output, now)
+
+    def _begin_call(
+        self,
+        tool_name: Any,
+        params: Any,
+        context: ToolExecutionContext,
+        near: Call | None,
+        call_id: str | None,
+    ) -> tuple[Call, bytes, tuple[Plan, dict[str, Any]] | Failure]:
+        """Return a new call, its packed arguments, and what it may run, or why it may not."""
+        is_own = context._is_of_own  # noqa: SLF001 - the engine's own
+        try:
+            plan, packed = None if is_own else self._plans.get(tool_name), pack_plain(params)
+        except Exception:  # noqa: BLE001 - a foreign value may raise anything
+            plan, packed = None, b""
+        own_id = name_call(self._prefix) if call_id is None else self.present.claim_id(call_id)
+        call = Call(self, next_serial(), own_id, tool_name, packed, context, plan)
+        call.above = near and near.above_of(self)
+        if plan is None or (arguments := plan.accept(params, packed)) is None:
+            return call, packed, self.check(call, params, packed)
+        return call, packed, (plan, arguments)
 
     async def complete_call(
         self, call: Call, plan: Plan, slot: Slot, run: ToolTask, *, is_lost: bool | None = None

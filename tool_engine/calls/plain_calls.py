@@ -9,7 +9,7 @@ to the pipeline before anything was done for it; one whose tool fails, as soon a
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from tool_engine.admission import refusal
@@ -21,7 +21,6 @@ from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask, task_of
 from tool_engine.calls.call import ANONYMOUS, Call, name_call, read_caller
 from tool_engine.calls.ending import CallEnding
-from tool_engine.calls.failure import Failure
 from tool_engine.calls.plain_events import make_end, make_start
 from tool_engine.calls.plan import Plan
 from tool_engine.calls.present import SlotWait
@@ -35,9 +34,11 @@ from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.record import next_serial
 
-Begun = tuple[Call, Plan, SlotWait | None, Any]
-"""A call that stands in line, and the arguments for its tool; or, without a waiter, one that has
-its slot, and its run, which has taken its first step, perhaps its last."""
+Waiting = tuple[Any, Call, Plan, SlotWait | None, Any]
+"""What a call waits for, then itself: its run; or its turn, with its place in line, and the
+arguments for its tool."""
+Step = ToolExecutionResult | Waiting | Coroutine[Any, Any, ToolExecutionResult]
+"""How far a call has come: to its result; to a wait; or to what is the pipeline's to do."""
 _QUEUED: Final = ToolEngineEventType.EXECUTION_QUEUED
 _call_here: Final = current_call.get
 
@@ -73,7 +74,7 @@ def make_wires(controller: AdmissionController, *rest: Any) -> Wires | None:
 
 def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a hundredth of a call
     wires: Wires | None, tool_name: Any, params: Any, context: ToolExecutionContext | None = None
-) -> ToolExecutionResult | Begun | None:
+) -> Step | None:
     """Take a call to its end, or as far as it comes without a wait.
 
     Args:
@@ -124,21 +125,21 @@ def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a h
         run = ToolTask(loop, began + timeout, runs, call, direct, arguments)
         if direct is None:
             call.bind_run(run, plan)
-        is_done = run.start(task_of(loop))
+        if not run.start(task_of(loop)):
+            call.run = run
+            return run, call, plan, None, None
     except BaseException:
         owner.end_broken(call, call.slot)
         raise
-    if not is_done or run.is_troubled:
-        return call, plan, None, run
     return _end_plainly(wires, call, plan, run, lane)
 
 
 def _join_line(
     wires: Wires, call: Call, plan: Plan, lane: Lane, now: float, arguments: dict[str, Any]
-) -> Begun | None:
+) -> Step | None:
     """Let a call stand in line for which there is no room; None: more rules are to be asked."""
-    loop, pool, request = wires[0], wires[2], plan.request
-    queue, bucket, config = pool.queue, lane.bucket, pool.config
+    loop, pool, owner, request = wires[0], wires[2], wires[6], plan.request
+    queue, bucket, config, task = pool.queue, lane.bucket, pool.config, task_of(loop)
     timeout = config.queue_timeout if request.timeout is None else request.timeout
     if (
         # It may not pass, or its place depends on when it came; or there is a pause.
@@ -151,12 +152,14 @@ def _join_line(
         or pool.leases is not None
         or timeout is None
         or (queue.waiting and queue.loop is not loop)
+        or task is None
     ):
         return None
     # The same as the controller's `_join_line`, without what was asked above.
     order, future = (0.0, pool.acquired + queue.enqueued, 0), loop.create_future()
     waiter = SlotWait(lane, request, 1, order, now, future, call.call_id, timeout, True, True)
     waiter.call = waiter.holder = call
+    waiter.task, waiter.cancels = task, task.cancelling()
     if lane.waiting:
         queue.join_behind(waiter, lane, now + timeout)
     else:
@@ -164,7 +167,15 @@ def _join_line(
         queue.set_deadline(waiter, timeout, now)
     if queue.waiting > pool.most_waiting:
         pool.most_waiting = queue.waiting
-    return call, plan, waiter, arguments
+    waiting, owner.present.waits[call.call_id] = (future, call, plan, waiter, arguments), waiter
+    if wires[4].has_subscribers:
+        try:
+            wires[9].publish(call, _QUEUED)
+        except BaseException as error:
+            if (result := break_off_wait(wires, waiting, error)) is None:
+                raise
+            return result
+    return waiting
 
 
 def _announce_start(bus: EventBus, owner: Any, call: Call, plan: Plan) -> None:
@@ -211,69 +222,78 @@ def _end_scoped(
     return read_caller(who)
 
 
-async def finish_plain(  # noqa: C901, PLR0912 - each coroutine in between costs at each step of a run
-    wires: Wires, call: Call, plan: Plan, waiter: SlotWait | None, rest: Any
-) -> ToolExecutionResult:
-    """Take a call to its end that waits: for a slot, with its arguments as `rest`, or its tool."""
-    loop, _, pool, _, bus, plans, owner, _, runs, ending = wires
-    run: ToolTask = rest
+def continue_call(wires: Wires, waiting: Waiting) -> Step:
+    """Take a call further whose wait has ended well."""
+    run, call, plan, waiter, _ = waiting
     if waiter is not None:
-        now: Plan | Failure | None = plan
-        waits, waiter.task = owner.present.waits, task_of(loop)
-        try:
-            waiter.cancels = waiter.task.cancelling()
-            waits[call.call_id] = waiter
-            if bus.has_subscribers:
-                ending.publish(call, _QUEUED)
-            await waiter.future
-            del waits[call.call_id]
-            if waiter.slot is not None:
-                call.held, call.lane, call.began = waiter.slot, waiter.lane, waiter.slot.acquired_at
-            if plans.get(call.tool_name) is not plan:
-                now = owner.recheck(call, rest)
-        except BaseException as error:
-            if (slot := waiter.slot or call.slot) is None:
-                owner.give_up(waiter)
-            error = waiter.leave(owner.present, error)
-            if (now := owner.explain_wait(call, slot, waiter, error)) is None:
-                raise
-        if now is not plan:
-            if owner.settle_wait(call, waiter.slot or call.slot, waiter, now) is None:
-                return call.ended()
-            plan = call.plan or plan
+        return _start_late(wires, waiting, waiter)
+    done = _end_plainly(wires, call, plan, run, call.lane)
+    if not run.is_troubled:
+        call.run = None  # the run knows its call: without a cycle both are freed at once
+    return done
+
+
+def break_off_wait(
+    wires: Wires, waiting: Waiting, error: BaseException
+) -> ToolExecutionResult | None:
+    """End a call whose wait has ended with an error; None: its caller gets the error."""
+    owner, (_, call, _, waiter, _) = wires[6], waiting
+    if waiter is None:
+        owner.end_broken(call, call.slot)
+        return None
+    if (slot := waiter.slot or call.slot) is None:
+        owner.give_up(waiter)
+    error = waiter.leave(owner.present, error)
+    if (now := owner.explain_wait(call, slot, waiter, error)) is None:
+        return None
+    owner.settle_wait(call, slot, waiter, now)
+    return call.ended()
+
+
+def _start_late(wires: Wires, waiting: Waiting, waiter: SlotWait) -> Step:
+    """Go on with a call that has waited for its slot, if it still may run."""
+    plans, owner, (_, call, plan, _, arguments) = wires[5], wires[6], waiting
+    now = plan
     try:
-        if waiter is not None:
-            if bus.has_subscribers:
-                owner.announce_start(call, call.slot)
-            run = ToolTask(loop, call.began + plan.timeout, runs, call, plan.direct, rest)
-            if plan.direct is None:
-                call.bind_run(run, plan)
-            run.start(task_of(loop))
-        if not run.is_done:
+        del owner.present.waits[call.call_id]
+        if (slot := waiter.slot) is not None:
+            call.held, call.lane, call.began = slot, waiter.lane, slot.acquired_at
+        if plans.get(call.tool_name) is not plan:
+            now = owner.recheck(call, arguments)
+    except BaseException as error:
+        if (result := break_off_wait(wires, waiting, error)) is None:
+            raise
+        return result
+    if now is not plan:
+        if owner.settle_wait(call, waiter.slot or call.slot, waiter, now) is None:
+            return call.ended()
+        plan = call.plan or plan
+    return _start_tool(wires, call, plan, arguments)
+
+
+def _start_tool(wires: Wires, call: Call, plan: Plan, arguments: dict[str, Any]) -> Step:
+    """Run the tool of a call that was given its slot to its first wait, or its end."""
+    loop, _, _, _, bus, _, owner, _, runs, _ = wires
+    try:
+        if bus.has_subscribers:
+            owner.announce_start(call, call.slot)
+        run = ToolTask(loop, call.began + plan.timeout, runs, call, plan.direct, arguments)
+        if plan.direct is None:
+            call.bind_run(run, plan)
+        if not run.start(task_of(loop)):
             call.run = run
-            await run
+            return run, call, plan, None, None
     except BaseException:
         owner.end_broken(call, call.slot)
         raise
-    if not run.is_troubled:
-        done = _end_plainly(wires, call, plan, run, call.lane)
-        call.run = None  # the run knows its call: without a cycle both are freed at once
-        if not isinstance(done, tuple):
-            return done
-    # Its work may go on without it.
-    pool.held.show(call.slot)
-    rest = owner.complete_call(call, plan, call.slot, run, is_lost=False)
-    result: ToolExecutionResult = await rest
-    return result
+    return _end_plainly(wires, call, plan, run, call.lane)
 
 
-def _end_plainly(
-    wires: Wires, call: Call, plan: Plan, run: ToolTask, lane: Any
-) -> ToolExecutionResult | Begun:
+def _end_plainly(wires: Wires, call: Call, plan: Plan, run: ToolTask, lane: Any) -> Step:
     """Return the result of a call whose tool has ended, or what is left to be done."""
     _, clock, pool, queue, bus, _, owner, _, _, ending = wires
     try:
-        ready = plan.ready(run.value)
+        ready = None if run.is_troubled else plan.ready(run.value)
     except BaseException:
         owner.end_broken(call, call.slot)
         raise
@@ -287,7 +307,9 @@ def _end_plainly(
         or (slot is not None and _is_special(call, slot, pool))
         or (plan.has_secrets and bus.has_subscribers)
     ):
-        return call, plan, None, run
+        pool.held.show(call.slot)  # its work may go on without it
+        rest: Step = owner.complete_call(call, plan, call.slot, run, is_lost=False)
+        return rest
     # The same as the controller's `release`, written out.
     bucket, weight = lane.bucket, plan.request.weight
     pool.used -= weight
