@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 
 from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask
 from tool_engine.logger import get_logger
@@ -18,16 +19,10 @@ class Runs:
     def __init__(self) -> None:
         self.running: dict[int, ToolTask] = {}
         """The runs whose callers wait for them, by number."""
-        self._last = 0
+        self.take_number = count(1).__next__
         self._deadlines: SharedTimer[int] | None = None
         """Those of `running`, by number: a run that has ended is not kept for its deadline."""
         self._leftovers: dict[asyncio.Task[None], ToolTask] = {}
-
-    def add(self, run: ToolTask) -> int:
-        """List a run whose caller waits for it; return its number."""
-        self._last = number = self._last + 1
-        self.running[number] = run
-        return number
 
     def set_deadline(self, run: ToolTask, number: int, loop: asyncio.AbstractEventLoop) -> None:
         """End a run of a loop, of that number, at its deadline."""

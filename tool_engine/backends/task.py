@@ -64,9 +64,8 @@ class Home(Protocol):
 
     running: dict[int, ToolTask]
     """The runs whose callers wait for them, by number."""
-
-    def add(self, run: ToolTask) -> int:
-        """List a run among these; return its number."""
+    take_number: Callable[[], int]
+    """Returns the number of one more."""
 
     def set_deadline(self, run: ToolTask, number: int, loop: asyncio.AbstractEventLoop) -> None:
         """End a run of a loop, of that number, at its deadline."""
@@ -202,11 +201,8 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
     ) -> Generator[Any, Any, None]:
         """Drive the coroutine to its end, the deadline or the caller's cancellation."""
         loop, home, caller = self._loop, self._home, task_of(self._loop)
-        number, is_timed, had_turn = home.add(self), False, False
-        if caller is not None:
-            # Without one that it has not seen yet.
-            not_seen = bool(getattr(caller, "_must_cancel", False))
-            self._seen_cancels = caller.cancelling() - not_seen
+        is_timed, had_turn, number = False, False, home.take_number()
+        home.running[number] = self
         if self._must_cancel:
             self._pass_on_cancel()
         try:
@@ -216,6 +212,10 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
                     # Not before: a turn comes before any timer that is set as it is asked for.
                     is_timed = True
                     home.set_deadline(self, number, loop)
+                    if caller is not None:
+                        # Without one that it has not seen yet. In a first turn any is its own.
+                        not_seen = bool(getattr(caller, "_must_cancel", False))
+                        self._seen_cancels = caller.cancelling() - not_seen
                     if waits_for is None and not self.is_troubled and loop.time() >= self.deadline:
                         # A timer would have ended it by now; the one just set comes after all of
                         # its caller's that are due. The tool waits for that: nothing else ends it.
