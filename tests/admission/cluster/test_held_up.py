@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -11,8 +12,10 @@ from tests.admission.cluster.test_random_members import CLUSTER, IDLE, Fleet, us
 from tool_engine.admission import ConcurrencySlot
 from tool_engine.admission.cluster.controller import ClusterController
 from tool_engine.admission.request import AdmissionRequest
+from tool_engine.config import KeyLimits
+from tool_engine.errors import QueueFullError
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
+from tool_engine.model.settings.concurrency import BreakerPolicy, ToolConcurrency, ToolRate
 from tool_engine.model.tool import Tool, ToolCategory
 
 STRATEGIES = ("fifo", "priority", "fair")
@@ -43,6 +46,12 @@ async def call(
         return await controller.admit(AdmissionRequest.of(config, "web", context))
     request = AdmissionRequest.for_tool(tool, config)
     return await controller.admit(request.for_caller(config, context, None))
+
+
+def share_bucket_alone(fleet: Fleet) -> None:
+    cluster = replace(CLUSTER, revision=CLUSTER.revision + 2, key_limits={})
+    for each in fleet.controllers:
+        each.configure(replace(each.config, cluster=cluster))
 
 
 async def test_the_rate_of_its_tool(fleet: Fleet) -> None:
@@ -94,4 +103,53 @@ async def test_another_that_has_asked_and_leaves(fleet: Fleet) -> None:
         first.cancel()
         controller.release(await waiting)
         other.release(held)
+    await fleet.end()
+
+
+@pytest.mark.parametrize("line", ["plain", "key", "rate", "breaker"])
+async def test_a_line_whose_first_asks(fleet: Fleet, line: str) -> None:
+    """No call is refused for want of units that another process has idle."""
+    controller, other, _ = fleet.controllers
+    share_bucket_alone(fleet)
+    changes: dict[str, Any] = {"queue_size": 0}
+    if line == "key":
+        changes["key_limits"] = KeyLimits(limit=5)
+    controller.configure(replace(controller.config, **changes))
+    tools = {
+        "rate": replace(RATED, rate=ToolRate(50, 1.0)),
+        "breaker": replace(
+            RATED, rate=None, concurrency=ToolConcurrency(bucket="web", breaker=BreakerPolicy())
+        ),
+    }
+    async with asyncio.timeout(IDLE):
+        for slot in [await call(other, "x") for _ in range(2)]:
+            other.release(slot)
+        calls = [call(controller, "a", tools.get(line)) for _ in range(2)]
+        slots = await asyncio.gather(*calls)
+        with pytest.raises(QueueFullError):
+            await call(controller, "a", tools.get(line))
+        for slot in slots:
+            controller.release(slot)
+    await fleet.end()
+
+
+async def test_those_before_one_that_would_be_refused(fleet: Fleet) -> None:
+    """It asks, and passes none of its line that waits already."""
+    controller, other, _ = fleet.controllers
+    share_bucket_alone(fleet)
+    limits = KeyLimits(limit=5, queue_size=2)
+    controller.configure(replace(controller.config, key_limits=limits))
+    order = []
+
+    async def use(number: int) -> None:
+        slot = await call(controller, "a")
+        order.append(number)
+        await asyncio.sleep(0.1)
+        controller.release(slot)
+
+    async with asyncio.timeout(IDLE):
+        for slot in [await call(other, "x") for _ in range(2)]:
+            other.release(slot)
+        await asyncio.gather(*[use(number) for number in range(4)])
+    assert order == [0, 1, 2, 3]
     await fleet.end()

@@ -253,6 +253,30 @@ class Lease:
         self.desk.ask_for(waiter)
         return True
 
+    def ask_up_to(self, waiter: Waiter) -> None:
+        """Give a call that would be refused a place, and all before it that might start.
+
+        Else a line with a key, a rate or a breaker asks for its first alone, and the rest would be
+        refused although units are idle elsewhere.
+        """
+        if not self.shares(waiter.lane):
+            return
+        lanes = {each for each in self.desk.list_lanes() if each.bucket is self._bucket}
+        calls = [each for lane in lanes for each in lane.waiting_calls()]
+        for each in sorted(calls, key=lambda each: each.order):
+            is_new = each not in self._places and each.order <= waiter.order
+            if is_new and self._has_keys_for(each) and not self._give_place(each):
+                return
+
+    def _has_keys_for(self, waiter: Waiter) -> bool:
+        """Return whether this process's keys have room beside all that have asked."""
+        for key in waiter.lane.keys:
+            if key.limit is not None:
+                asked = sum(each.weight for each in self._places if key in each.lane.keys)
+                if key.used + asked + waiter.weight > key.limit:
+                    return False
+        return True
+
     def take_place(self, waiter: Waiter) -> bool:
         """Take the place of a waiter from it; False: it has none."""
         if waiter not in self._places:

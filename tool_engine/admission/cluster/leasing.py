@@ -189,6 +189,10 @@ class LeaseDesk:
             f"processes, with {key.used} in use, and waits for more"
         )
 
+    def list_lanes(self) -> list[Lane]:
+        """Return all lines of calls that there are."""
+        return list(self._pool.layout.lanes.values())
+
     def list_slots(self) -> Iterator[ConcurrencySlot]:
         """Yield the slots that are listed, in no order."""
         yield from self._pool.held.listed()
@@ -271,7 +275,11 @@ class LeaseDesk:
     def begin_asking(self, waiter: Waiter) -> bool:
         """Have a call that has come just now ask whether it waits; False: that is known."""
         lease: Lease | None = waiter.lane.bucket.lease
-        if lease is None or not waiter.is_queued or not lease.has_place(waiter):
+        if lease is None or not waiter.is_queued:
+            return False
+        if not lease.has_place(waiter) and self._pool.has_to_go(waiter, self._counts.__getitem__):
+            lease.ask_up_to(waiter)
+        if not lease.has_place(waiter):
             return False
         self._asking[waiter] = None
         self._counts.update(_names_of(waiter))
@@ -321,7 +329,7 @@ class LeaseDesk:
 
     def refuse_all(self) -> None:
         """End the wait of calls that the source has a reason to refuse."""
-        for lane in list(self._pool.layout.lanes.values()):
+        for lane in self.list_lanes():
             error = self.refuse(lane)
             if error is not None:
                 for waiter in [each for each in lane.waiting_calls() if each.resumes is None]:
