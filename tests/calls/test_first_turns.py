@@ -6,6 +6,7 @@ A deadline has no timer while a tool waits for its first turn: none could end it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -432,3 +433,38 @@ async def test_a_listener_that_ends_the_program_leaves_no_one_in_line() -> None:
     assert (await running).is_success
     await audit.check()
     await engine.close()
+
+
+@pytest.mark.parametrize("turns_before", range(3))
+@pytest.mark.parametrize("is_seen", [True, False])
+async def test_a_caller_that_was_cancelled_before(
+    engine: ToolEngine, audit: Audit, turns_before: int, is_seen: bool
+) -> None:
+    """X12: a cancellation that its caller had before the call is not taken for one of the call."""
+
+    async def tool() -> str:
+        for _ in range(turns_before):
+            await asyncio.sleep(0)
+        lost = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(lost.cancel)
+        try:
+            await lost
+        except asyncio.CancelledError:
+            return "lost"
+        return ""
+
+    async def caller() -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        if is_seen:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+        return (await engine.execute("tool")).output
+
+    await add(engine, tool, timeout=LIMIT)
+    calling = asyncio.create_task(caller())
+    await asyncio.wait([calling])
+    assert calling.cancelled() != is_seen
+    if is_seen:
+        assert calling.result() == {"result": "lost"}
