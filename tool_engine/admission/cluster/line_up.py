@@ -186,13 +186,17 @@ class LineUp:
                 if holding is not None:
                     blocked.add(holding)
                     touched |= entry.units.keys()
+                    if entry.breaker is not None:
+                        touched.add(entry.breaker)
                     continue
                 line = entry.line
                 self.leave(entry)
                 self._pay_turn(entry)
                 take(entry)
-                # It may be another thing now that holds up one before it; `fair` has another order.
-                if self._strategy == "fair" or not touched.isdisjoint(entry.units):
+                # It may be another thing now that holds up one before it, as a breaker whose last
+                # probe this one is; `fair` has another order.
+                is_touched = entry.breaker in touched or not touched.isdisjoint(entry.units)
+                if is_touched or self._strategy == "fair":
                     break
                 if (head := self._find_head(line)) is not None:
                     heappush(ranked, (self.rank(head), head.joined, head))
