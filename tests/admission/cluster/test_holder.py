@@ -569,6 +569,32 @@ def test_a_grant_that_was_never_heard_of_is_not_held() -> None:
     assert state.books.used == {}
 
 
+def test_a_pause_lets_those_pass_who_stood_behind_what_it_holds_up() -> None:
+    """Nothing held one up any more, and it waited until something else happened."""
+    limits = ClusterLimits(1, buckets={"ai": 2, "web": 1}, keys={"caller": 2})
+    pair = Pair("a", "b", limits=limits)
+    a, b = pair.holders["a"], pair.holders["b"]
+    key = "key:caller:ann"
+    pair.do(a, a.ask(1, {AI: 1, key: 1}, 0.1), 0.1)
+    pair.do(b, b.ask(2, {AI: 2, key: 2}, 0.2), 0.2)
+    pair.do(b, b.ask(3, {"bucket:web": 1, key: 1}, 0.3), 0.3)
+    assert pair.coordinator.books.used == {AI: 1, key: 1}
+    pair.coordinator.hear(Sync("a.1", 99, pauses={AI: 5.0}), 0.4)
+    assert pair.coordinator.books.used == {AI: 1, key: 2, "bucket:web": 1}
+
+
+def test_a_clock_that_is_set_back_twice_ends_no_grace_early() -> None:
+    """The session of a process ended after a small step, and before a large one."""
+    pair = Pair("a", "b")
+    a, state = pair.holders["a"], pair.coordinator
+    pair.do(a, a.ask(1, {AI: 1}, 100.0), 100.0)
+    for op, now in ((97, 97.0), (98, -3500.0), (99, -3499.75)):
+        state.hear(Sync("b.1", op, looks=True), now, frozenset({"b.1"}))
+        assert "a.1" in state.lives
+    state.hear(Sync("b.1", 100, looks=True), -3499.65, frozenset({"b.1"}))
+    assert "a.1" not in state.lives
+
+
 def test_a_clock_that_is_set_back_makes_no_moment_last_for_hours() -> None:
     """A pause, the starts of a rate, a lease and a breaker last as long as they would have."""
     limits = ClusterLimits(

@@ -125,10 +125,9 @@ class WatchedCoordinator(Coordinator):
             self.said_pauses[resource] = max(self.said_pauses.get(resource, now), now + left)
 
     def _follow_clock(self, now: float) -> None:
-        before = self.said_at
+        is_set_back, back = self.is_set_back(now), self.said_at - now - self.doubt
         super()._follow_clock(now)
-        if self.said_at < before:
-            back = before - now - self.doubt
+        if is_set_back:
             self.said_pauses = {r: until - back for r, until in self.said_pauses.items()}
         # One that is over stays so where the clock is set back by less than what is followed.
         self.said_pauses = {r: until for r, until in self.said_pauses.items() if until > now}

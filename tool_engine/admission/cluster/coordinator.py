@@ -194,15 +194,16 @@ class Coordinator:
         self.restart(now)
 
     def is_set_back(self, now: float) -> bool:
-        """Return whether the clock was set back by more than what does no harm."""
+        """Return whether the clock was set back, since it was read, by more than does no harm."""
         return self.said_at - now - self.doubt > self.ttl / 3
 
     def _follow_clock(self, now: float) -> None:
         """Take all times along where the clock was set back, or a moment would last for hours."""
-        if not self.is_set_back(now):
-            self.said_at = max(self.said_at, now)
+        is_set_back, back = self.is_set_back(now), self.said_at - now - self.doubt
+        # Not the latest time of all: after a smaller step back times are by the clock as it is.
+        self.said_at = now
+        if not is_set_back:
             return
-        back, self.said_at = self.said_at - now - self.doubt, now
         self.gated_until -= back
         self.looked_at -= back
         for life in self.lives.values():
@@ -437,6 +438,7 @@ class Coordinator:
             if now + left > self.paused.get(resource, now):
                 self.paused[resource] = now + left
                 self._news.update(self.lives)
+                self.has_changed = True  # who is held up by it lets those behind pass
         for report in message.reports:
             self._define_breaker(report.breaker, report.policy)
             breaker = self.breakers.get(report.breaker)
