@@ -46,6 +46,7 @@ from tool_engine import (
     ToolEngineEvent,
     ToolExecutionContext,
     ToolSession,
+    process_tool_calls,
 )
 from tool_engine.errors import ChatModelError
 from tool_engine.interfaces import ExecutionBackend
@@ -106,7 +107,8 @@ TASK_IN_LINE = (
     "calls/sharing.py: raise queue_timeout or the limit that is full, or make fewer calls at once"
 )
 UNREAD = "model/event.py: read it, then copy that"
-TRIED |= {TASK_IN_LINE, UNREAD}
+NO_TOOL = "interfaces/source.py: return a Tool, or None"
+TRIED |= {TASK_IN_LINE, UNREAD, NO_TOOL}
 
 
 def check(row: str, error: object) -> None:
@@ -619,3 +621,31 @@ async def test_output_that_is_copied_before_it_is_read() -> None:
     check(UNREAD, raised.value)
     assert result.output == {"result": 42}
     assert copy.deepcopy(msgspec.structs.asdict(result))["output"] == {"result": 42}
+
+
+@pytest.mark.parametrize("junk", [5, "echo", {"name": "echo"}, ToolEngine])
+async def test_a_source_that_gives_no_tool(junk: Any, tmp_path: Path) -> None:
+    """It was an AttributeError out of `process_tool_calls`, and the other results were lost."""
+
+    class Odd:
+        def __init__(self, engine: ToolEngine) -> None:
+            self.execute, self._engine = engine.execute, engine
+
+        def get(self, name: str) -> Any:
+            return junk if name == "echo" else self._engine.get(name)
+
+    calls = [
+        {"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for name in ("echo", "answer")
+    ]
+    reply = {"choices": [{"message": {"role": "assistant", "tool_calls": calls}}]}
+    async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
+        engine.tool(description="Answers.")(answer)
+        cycle = await process_tool_calls(Odd(engine), reply, "openai")
+        odd, right = [message["content"] for message in cycle.messages[1:]]
+        assert odd.startswith("Error (execution_error)")
+        assert right == "42"
+        check(NO_TOOL, odd)
+        junk = None
+        cycle = await process_tool_calls(Odd(engine), reply, "openai")
+        assert "there is no tool 'echo'" in cycle.messages[1]["content"]

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tool_engine.errors import ToolNotFoundError
+from tool_engine.errors import ToolEngineError, ToolNotFoundError
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.checks.called_name import word_no_name
 from tool_engine.model.checks.nearness import suggest_near
@@ -252,8 +252,17 @@ class Source(Protocol):
 
 
 def find_for_model(source: CallsTools, tool_name: str) -> Tool | None:
-    """Return the tool that a model's call means; None: to models there is none."""
+    """Return the tool that a model's call means; None: to models there is none.
+
+    Raises:
+        ToolEngineError: The source gives something that is no tool.
+    """
     tool = source.get(tool_name)
+    if tool is not None and not isinstance(tool, Tool):
+        raise ToolEngineError(
+            f"get({tool_name!r}) of the source returned {type(tool).__qualname__}, which is no "
+            "tool; return a Tool, or None"
+        )
     return tool if tool is not None and tool.is_for_models else None
 
 

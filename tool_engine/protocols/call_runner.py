@@ -364,7 +364,7 @@ class CallRunner:
 
     def _list_sent(self, turn: _Turn) -> tuple[OwnSecrets | None, ...]:
         route, call = turn.route, turn.call
-        tool = route.tool
+        tool: Any = route.tool
         # In unreadable arguments, no part can be recognized as the secret.
         sent = call.arguments if call.is_runnable else None
         if tool is None:
@@ -373,6 +373,8 @@ class CallRunner:
             except BaseException as error:  # a foreign engine may raise anything
                 if ends_caller(error):
                     raise
+                tool = error
+            if tool is not None and not isinstance(tool, Tool):
                 # No definition says which arguments are secret, so each of them may be.
                 return (None if sent is None else OwnSecrets(sent, sent),)
         found = secrets_if_known(tool, sent)

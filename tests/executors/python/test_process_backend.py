@@ -228,7 +228,7 @@ async def test_a_large_argument(bench: Bench) -> None:
     """R9: arguments beyond the limit are refused, those below cross whole."""
     text = "é" * 4_000_000
     assert await bench.run("echo", value=text) == text
-    with pytest.raises(ToolExecutionError, match=r"the arguments have .*, where 16777216 are the most; send less"):
+    with pytest.raises(ToolExecutionError, match="where 16777216 are the most; send less"):
         await bench.run("echo", value="x" * guest.MAX_MESSAGE)
     with pytest.raises(ToolExecutionError, match="cannot be sent as JSON"):
         await bench.run("echo", value=object())
