@@ -28,7 +28,7 @@ def plain_loop() -> asyncio.AbstractEventLoop:
 
 def eager_loop() -> asyncio.AbstractEventLoop:
     if sys.version_info < (3, 12):
-        pytest.skip("tasks begin eagerly from Python 3.12 on")
+        pytest.skip(reason="tasks begin eagerly from Python 3.12 on only")
     loop = asyncio.SelectorEventLoop()
     loop.set_task_factory(asyncio.eager_task_factory)
     return loop

@@ -218,6 +218,13 @@ VALUES: dict[str, Callable[[], Any]] = {
     "raw": lambda: [msgspec.Raw(b'{"a":1}')],
 }
 """The same in each place: what a model reads of it, or the error that says what to return."""
+ONLY_HERE = frozenset(
+    (
+        *("NaN", "infinity", "NaN and bytes", "number as key", "keys that collide", "keys inside"),
+        *("other keys", "enum key", "half", "half as key", "holds itself", "very deep"),
+    )
+)
+"""Those that JSON would change: from another place they are an error that says so."""
 
 
 def shout() -> NoReturn:

@@ -34,7 +34,7 @@ def pay(pin="", login=None, fallback="", note="", context=None):
     if way == "details": raise ToolExecutionError(f"no {word}", details={"it": [word], word: word})
     if way == "trace":
         exec(compile("raise kind", f"/{word}/a.py", "exec"), {"kind": type(word, (Exception,), {})})
-    if way == "key": return {word: object()}
+    if way == "key": return {word.encode(): 1}
     if way == "time": raise TimeoutError(f"no answer to {word}")
     if way == "exit": raise SystemExit(word)
     if way == "die":

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
+import json
 from collections import UserString
-from collections.abc import Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from enum import Enum
 from gc import get_referents, is_tracked
 from itertools import islice
+from math import isfinite
 from typing import Any, Final
 from uuid import UUID
 
@@ -25,15 +27,14 @@ import msgspec
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.content.blocks import lay_out
 from tool_engine.model.content.pieces import Content
-from tool_engine.model.json.halves import escape_halves
+from tool_engine.model.json.halves import has_half
 from tool_engine.model.json.returned_value import (
     as_output,
-    copy_plain,
     fields_of,
     has_writable_digits,
     is_path,
     safe_repr,
-    to_text,
+    stand_in,
 )
 from tool_engine.model.json.weighing import PIECE
 
@@ -57,6 +58,7 @@ _FEW_PARTS: Final = 8
 _FEWER_PARTS: Final = 4
 _SAMPLE: Final = 16
 _DEEPEST: Final = 1_000
+_LONGEST_PLACE: Final = 200
 _CONTAINERS: Final = frozenset((dict, list, tuple))
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
 _KEYS: Final = _NUMBERS | {str}
@@ -78,22 +80,49 @@ def plain_output(value: Any) -> dict[str, Any]:
     return as_output(_Taking().plain(lay_out(value), "", 0))
 
 
-def write_output(value: Any) -> bytes:
-    r"""Return the output for a tool's `value` as JSON that any reader takes, as a model reads it.
+def write_output(value: Any, has_text_keys: Callable[[Any], bool | None]) -> bytes:
+    """Return the output for a tool's `value` as JSON that says it as it is.
 
-    Half of a surrogate pair is a text of six letters (`\ud800`).
+    Args:
+        value: What the tool has returned.
+        has_text_keys: Whether all keys in an output are texts.
 
     Raises:
-        ToolExecutionError: Something in it has no form in JSON.
+        ToolExecutionError: Something in it has no form in JSON, or would be another value there.
     """
     output = plain_output(value)
     check_unfolding(output)
-    text = to_text(output).encode()
+    form: dict[str, Any] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
     try:
-        msgspec.json.decode(text)
-    except (ValueError, RecursionError):  # halves, or nested too deep for what reads it
-        text = to_text(escape_halves(copy_plain(output))).encode()
+        text = json.dumps(output, default=stand_in, **form).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        _check_sayable(output)
+        raise ToolExecutionError(
+            f"the tool has run, but what it returned cannot be written as JSON: {error}"
+        ) from None
+    if not has_text_keys(output):
+        _check_sayable(output)
     return text
+
+
+def _check_sayable(output: dict[str, Any]) -> None:
+    """Raise `ToolExecutionError` for what would be another value in JSON, or has no end."""
+    waiting: list[tuple[Any, str, int]] = [(output, "", 0)]
+    while waiting:
+        value, place, depth = waiting.pop()
+        is_odd = isinstance(value, float) and not isfinite(value)
+        if is_odd or depth >= _DEEPEST or (isinstance(value, str) and has_half(value)):
+            raise _without_form(value, place)
+        if isinstance(value, dict):
+            for key, item in value.items():
+                if not isinstance(key, str) or has_half(key):
+                    raise ToolExecutionError(
+                        f"the tool has run, but {_name_value(value, place)} has the key "
+                        f"{key!r:.100}: return one with texts as keys"
+                    )
+                waiting.append((item, f"{place}.{key}"[:_LONGEST_PLACE], depth + 1))
+        elif isinstance(value, list | tuple):
+            waiting += [(each, f"{place}[{at}]", depth + 1) for at, each in enumerate(value)]
 
 
 def may_take_long(value: dict[str, Any]) -> bool:
@@ -314,7 +343,7 @@ def _check_digits(value: Any, place: str) -> None:
     """Raise `ToolExecutionError` if no program would write all digits of a number, or read them."""
     number = value.value if isinstance(value, Enum) else value
     if isinstance(number, int) and not has_writable_digits(number):
-        where = f" at {place.removeprefix('.')[:200]!r}" if place else ""
+        where = f" at {place.removeprefix('.')[:_LONGEST_PLACE]!r}" if place else ""
         raise ToolExecutionError(
             f"the tool has run, but a number that it returned{where} has too many digits for JSON: "
             "return it as text, or round it"
@@ -340,6 +369,12 @@ def _without_form(value: Any, place: str) -> ToolExecutionError:
             value.close()
     elif isinstance(value, BaseException):
         cure = "raise it"
+    elif isinstance(value, float):
+        cure = "return None in its place, or a text"
+    elif isinstance(value, str):
+        cure = "half of a surrogate pair is no text; return it without"
+    elif isinstance(value, dict | list | tuple):
+        cure = "it holds itself, or nests too deep; return a part of it"
     elif isinstance(value, memoryview):
         cure = "it was released; return bytes(...) of it before that"
     elif isinstance(value, Content):
@@ -356,5 +391,5 @@ def _without_form(value: Any, place: str) -> ToolExecutionError:
 
 def _name_value(value: Any, place: str) -> str:
     kind = f"class {value.__name__}" if isinstance(value, type) else type(value).__name__
-    where = f" at {place.removeprefix('.')[:200]!r}" if place else ""
+    where = f" at {place.removeprefix('.')[:_LONGEST_PLACE]!r}" if place else ""
     return f"the {kind} that it returned{where}"

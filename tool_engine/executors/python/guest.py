@@ -250,7 +250,7 @@ def _lay_out(value: Any) -> Any:
 
 
 def _encode_value(number: int, value: Any) -> bytes:
-    """Return the message with a handler's value, which reads as if it had run in the engine."""
+    """Return the message with a handler's value; raise for what JSON would change."""
     has_text_keys = _has_text_keys(value, _MANY)
     # Loaded by name where it is needed: a handler that returns JSON must not pay for it.
     forms = functools.partial(importlib.import_module, "tool_engine.output.foreign_values")
@@ -261,7 +261,7 @@ def _encode_value(number: int, value: Any) -> bytes:
             answer = _encode_plain({"id": number, "value": value}).encode()
             if has_text_keys or _has_text_keys(value):
                 return answer
-    return b'{"id":%d,"value":%b}' % (number, forms().write_output(value))
+    return b'{"id":%d,"value":%b}' % (number, forms().write_output(value, _has_text_keys))
 
 
 class _HandlerError(Exception):

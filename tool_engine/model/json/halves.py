@@ -14,6 +14,11 @@ from tool_engine.model.json.free_key import free_key
 _HALVES: Final = re.compile("[\ud800-\udfff]")
 
 
+def has_half(text: str) -> bool:
+    """Return True if half of a surrogate pair is in a text."""
+    return not text.isascii() and _HALVES.search(text) is not None
+
+
 def escape_halves(value: Any) -> Any:
     r"""Return JSON values with each half as its escape, which is six letters (`\ud800`).
 
