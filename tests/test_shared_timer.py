@@ -164,7 +164,7 @@ def test_others_have_their_turn_while_very_many_time_out() -> None:
             if ended[-1] < MANY:
                 loop.call_soon(count)
 
-        running = list(runs.running.values())
+        running = list(runs.running)
         loop.call_later(0.001, count)
         await asyncio.wait(tasks)
         return len({each for each in ended if 0 < each < MANY})

@@ -26,6 +26,15 @@ def plain_loop() -> asyncio.AbstractEventLoop:
     return asyncio.SelectorEventLoop()
 
 
+def secretive_loop() -> asyncio.AbstractEventLoop:
+    """A loop that does not say in which thread it runs, as of another framework."""
+
+    class SecretiveLoop(asyncio.SelectorEventLoop):
+        _thread_id = property(lambda self: None, lambda self, value: None)
+
+    return SecretiveLoop()
+
+
 def eager_loop() -> asyncio.AbstractEventLoop:
     if sys.version_info < (3, 12):
         pytest.skip(reason="tasks begin eagerly from Python 3.12 on only")
@@ -108,7 +117,7 @@ class Turns:
         return said
 
 
-@pytest.mark.parametrize("factory", [plain_loop, eager_loop, uv_loop])
+@pytest.mark.parametrize("factory", [plain_loop, secretive_loop, eager_loop, uv_loop])
 def test_calls(tmp_path: Any, factory: Factory) -> None:
     """Limits, waits, nested calls, deadlines, cancellation, sessions, records and events."""
     loop = factory()
@@ -181,7 +190,7 @@ class FirstTurns:
         return said
 
 
-@pytest.mark.parametrize("factory", [plain_loop, eager_loop, uv_loop])
+@pytest.mark.parametrize("factory", [plain_loop, secretive_loop, eager_loop, uv_loop])
 def test_deadlines_of_first_turns(tmp_path: Any, factory: Factory) -> None:
     """A deadline ends a tool that asks for turns, in whatever order a loop takes its timers."""
     with asyncio.Runner(loop_factory=factory) as runner:

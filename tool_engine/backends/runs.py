@@ -17,21 +17,26 @@ class Runs:
     """The runs of one engine; see `Home`."""
 
     def __init__(self) -> None:
-        self.running: dict[int, ToolTask] = {}
-        """The runs whose callers wait for them, by number."""
-        self.take_number = count(1).__next__
+        self.running: dict[ToolTask, None] = {}
+        """The runs whose callers wait for them, in the order in which these began to."""
+        self.timed: dict[int, ToolTask] = {}
+        """Those of them whose deadlines are set, by number."""
+        self._take_number = count(1).__next__
         self._deadlines: SharedTimer[int] | None = None
-        """Those of `running`, by number: a run that has ended is not kept for its deadline."""
+        """Those of `timed`, by number: a run that has ended is not kept for its deadline."""
         self._leftovers: dict[asyncio.Task[None], ToolTask] = {}
 
-    def set_deadline(self, run: ToolTask, number: int, loop: asyncio.AbstractEventLoop) -> None:
-        """End a run of a loop, of that number, at its deadline."""
+    def set_deadline(self, run: ToolTask, loop: asyncio.AbstractEventLoop) -> int:
+        """End a run of a loop at its deadline while it is in `timed`; return its number there."""
         deadlines = self._deadlines
         if deadlines is None or deadlines.loop is not loop:
             # That of another loop goes on with the runs that are there.
-            deadlines = SharedTimer(loop, self.running.__contains__, self._time_out)
+            deadlines = SharedTimer(loop, self.timed.__contains__, self._time_out)
             self._deadlines = deadlines
+        number = self._take_number()
+        self.timed[number] = run
         deadlines.add(run.deadline, number)
+        return number
 
     def keep(self, run: ToolTask) -> None:
         """Take over a run whose caller continues without it."""
@@ -41,7 +46,7 @@ class Runs:
 
     def abort(self) -> None:
         """Let the callers of all runs continue at once."""
-        for run in list(self.running.values()):
+        for run in list(self.running):
             run.end(ABORTED)
 
     async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - bounds what cannot be stopped
@@ -60,7 +65,7 @@ class Runs:
         return len(self._leftovers)
 
     def _time_out(self, number: int) -> None:
-        self.running[number].end(TIMED_OUT)
+        self.timed[number].end(TIMED_OUT)
 
     def _forget_leftover(self, leftover: asyncio.Task[None]) -> None:
         run = self._leftovers.pop(leftover)

@@ -62,13 +62,13 @@ _TURNS: Final = 8
 class Home(Protocol):
     """The owner of runs: see `Runs`."""
 
-    running: dict[int, ToolTask]
-    """The runs whose callers wait for them, by number."""
-    take_number: Callable[[], int]
-    """Returns the number of one more."""
+    running: dict[ToolTask, None]
+    """The runs whose callers wait for them, in the order in which these began to."""
+    timed: dict[int, ToolTask]
+    """Those of them whose deadlines are set, by number."""
 
-    def set_deadline(self, run: ToolTask, number: int, loop: asyncio.AbstractEventLoop) -> None:
-        """End a run of a loop, of that number, at its deadline."""
+    def set_deadline(self, run: ToolTask, loop: asyncio.AbstractEventLoop) -> int:
+        """End a run of a loop at its deadline while it is in `timed`; return its number there."""
 
     def keep(self, run: ToolTask) -> None:
         """Take over a run whose caller continues without it."""
@@ -151,8 +151,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             # With a default, `next` spares the StopIteration of a coroutine that has ended.
             self._waits_for = room.run(next, steps, None)
         except BaseException as raised:  # noqa: BLE001 - it becomes the call's outcome
-            self.error = raised
-            self.is_troubled = self.is_done = True
+            self._note_error(raised)
         finally:
             _make_current(loop, caller)
         if self._callbacks is not None and self.is_done:
@@ -186,8 +185,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         except StopIteration:
             pass  # the steps note the end themselves
         except BaseException as raised:  # noqa: BLE001 - it becomes the call's outcome
-            self.error = raised
-            self.is_troubled = self.is_done = True
+            self._note_error(raised)
         finally:
             if caller is None:
                 _leave_task(loop, self)  # type: ignore[arg-type] # it stands for a task
@@ -200,28 +198,17 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         self,
     ) -> Generator[Any, Any, None]:
         """Drive the coroutine to its end, the deadline or the caller's cancellation."""
-        loop, home, caller = self._loop, self._home, task_of(self._loop)
-        is_timed, had_turn, number = False, False, home.take_number()
-        home.running[number] = self
+        loop, home, number = self._loop, self._home, None
+        home.running[self] = None
+        had_turn = False
         if self._must_cancel:
             self._pass_on_cancel()
         try:
             while not self.is_done:
-                waits_for = self._waits_for
-                if not is_timed and (had_turn or waits_for is not None):
+                if number is None and (had_turn or self._waits_for is not None):
                     # Not before: a turn comes before any timer that is set as it is asked for.
-                    is_timed = True
-                    home.set_deadline(self, number, loop)
-                    if caller is not None:
-                        # Without one that it has not seen yet. In a first turn any is its own.
-                        not_seen = bool(getattr(caller, "_must_cancel", False))
-                        self._seen_cancels = caller.cancelling() - not_seen
-                    if waits_for is None and not self.is_troubled and loop.time() >= self.deadline:
-                        # A timer would have ended it by now; the one just set comes after all of
-                        # its caller's that are due. The tool waits for that: nothing else ends it.
-                        self._waits_for = waits_for = loop.create_future()
-                        waits_for._asyncio_future_blocking = True  # noqa: SLF001 - asyncio's protocol
-                had_turn = True
+                    number = self._set_deadline()
+                waits_for, had_turn = self._waits_for, True
                 if waits_for is None or (
                     self.cancellation is None and type(waits_for) is asyncio.Future
                 ):
@@ -234,12 +221,22 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
                     except BaseException as raised:  # noqa: BLE001 - the tool is to see it
                         self._resume_tool(waits_for, raised)
                     else:
+                        caller = task_of(loop)
                         if self._must_cancel or (waits_for is not None and not waits_for.done()):
                             self._resume_tool(waits_for, None)
-                        else:
-                            self._run_step(task_of(loop), None)
-                            if self._must_cancel:
-                                self._pass_on_cancel()
+                        elif caller is None:
+                            self._run_step(None, None)
+                            self._pass_on_cancel()
+                        else:  # the same, written out
+                            _make_current(loop, self)
+                            try:
+                                self._waits_for = self._context.run(next, self._steps, None)
+                            except BaseException as raised:  # noqa: BLE001 - the call's outcome
+                                self._note_error(raised)
+                            finally:
+                                _make_current(loop, caller)
+                            if self._callbacks is not None or self._must_cancel:
+                                self._end_step()
                 else:
                     yield from self._wait_and_step()
                 if not self.is_done and (
@@ -250,7 +247,24 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
                     home.keep(self)
                     return
         finally:
-            del home.running[number]
+            del home.running[self]
+            if number is not None:
+                del home.timed[number]
+
+    def _set_deadline(self) -> int:
+        """Let the run end at its deadline; a tool that has passed it gets no further turn."""
+        loop = self._loop
+        number = self._home.set_deadline(self, loop)
+        if (caller := task_of(loop)) is not None:
+            # Without one that it has not seen yet. In a first turn any is its own.
+            not_seen = bool(getattr(caller, "_must_cancel", False))
+            self._seen_cancels = caller.cancelling() - not_seen
+        if self._waits_for is None and not self.is_troubled and loop.time() >= self.deadline:
+            # A timer would have ended it by now; the one just set comes after all of its
+            # caller's that are due. The tool waits for that: nothing else ends it.
+            self._waits_for = waits_for = loop.create_future()
+            waits_for._asyncio_future_blocking = True  # noqa: SLF001 - asyncio's protocol
+        return number
 
     def _wait_and_step(self) -> Generator[Any, Any, None]:
         waits_for = self._waits_for
@@ -273,8 +287,11 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
     def close(self) -> None:
         """End the tool where it waits: no loop drives the run any more."""
         self._steps.close()
-        self.error = asyncio.CancelledError()
-        self.is_troubled = self.is_done = True
+        self._note_error(asyncio.CancelledError())
+
+    def _note_error(self, error: BaseException) -> None:
+        """Note what the coroutine has ended with; it becomes the call's outcome."""
+        self.error, self.is_troubled, self.is_done = error, True, True
 
     def _resume_tool(self, waits_for: Any, error: BaseException | None) -> None:
         """Show the tool the end of its wait, unless the wait continues."""
@@ -295,6 +312,12 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             self._must_cancel = False
             error = error or asyncio.CancelledError()
         self._run_step(caller, error)
+        self._pass_on_cancel()
+
+    def _end_step(self) -> None:
+        """Do what is left after a step in which the tool has used its task."""
+        if self._callbacks is not None and self.is_done:
+            self._tell_callbacks()
         self._pass_on_cancel()
 
     def _pass_on_cancel(self) -> None:

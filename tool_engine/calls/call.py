@@ -66,7 +66,12 @@ _BYTES: Final = 10
 """The bytes of one mark: enough that two calls of an engine never share an id."""
 _TASK_DIGITS: Final = 32
 _marks: Final[list[str]] = []
-_take: Final = _marks.pop
+take_mark: Final = _marks.pop
+"""Returns a mark that no other call has.
+
+Raises:
+    IndexError: None is left; `name_call` draws more.
+"""
 
 
 @settable
@@ -523,7 +528,7 @@ def name_call(engine: str) -> str:
         engine: What `name_engine` gave.
     """
     try:
-        return engine + _take()
+        return engine + take_mark()
     except IndexError:
         return engine + _draw_marks()
 
@@ -531,7 +536,7 @@ def name_call(engine: str) -> str:
 def name_task() -> str:
     """Return a new task id: 128 random bits as hexadecimal digits."""
     try:
-        return (_take() + _take())[:_TASK_DIGITS]
+        return (take_mark() + take_mark())[:_TASK_DIGITS]
     except IndexError:
         return (_draw_marks() + _draw_marks())[:_TASK_DIGITS]
 

@@ -43,11 +43,11 @@ class _Pipeline(Protocol):
         self, tool_name: str, params: Any, context: ToolExecutionContext | None, refusal: Refusal
     ) -> ToolExecutionResult: ...
 
-    async def execute(
+    async def take_steps(
         self,
         tool_name: str,
-        params: Any = None,
-        context: ToolExecutionContext | None = None,
+        params: Any,
+        context: ToolExecutionContext | None,
         *,
         parent: Slot | None,
     ) -> ToolExecutionResult: ...
@@ -172,7 +172,7 @@ class InnerCalls:
         uses = take_uses(inner.scope, tool_name, tool, pipeline.home)
         if isinstance(uses, Refusal):
             return pipeline.refuse(tool_name, params, inner, uses)
-        result = await pipeline.execute(tool_name, params, inner, parent=parent)
+        result = await pipeline.take_steps(tool_name, params, inner, parent=parent)
         if uses and not is_use(result):
             for each in uses:
                 each.give_back()

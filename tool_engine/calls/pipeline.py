@@ -122,9 +122,9 @@ class Pipeline:
         self._inner_calls: InnerCalls = nesting.InnerCalls(self, controller)
         self.take_nested = self._inner_calls.nest  # once, not for each call
         plain = import_module("tool_engine.calls.plain_calls")
-        self._take_plain, self._make_wires, self._wires = plain.take_plain, plain.make_wires, None
-        self._continue: Callable[..., Any] = plain.continue_call
-        self._break_off: Callable[..., Any] = plain.break_off_wait
+        self._take_plain: Callable[..., Any] = plain.leave_all
+        self._plain, self._wires = plain, None
+        self._end_run: Callable[..., Any] = plain.end_run
         self.release, self.give_up = controller.release, getattr(controller, "give_up", None)
         self._time: Callable[[], float] = monotonic
         controller.attach(self)
@@ -179,7 +179,7 @@ class Pipeline:
         self._runs.abort()
         self._retries.abort()
 
-    async def execute(  # noqa: C901, PLR0911, PLR0912 - the steps are to be read in one place
+    async def execute(
         self,
         tool_name: str,
         params: Any = None,
@@ -187,21 +187,54 @@ class Pipeline:
         *,
         on_progress: Callable[[ToolProgress], object] | None = None,
         call_id: str | None = None,
+    ) -> ToolExecutionResult:
+        """Take one call through all steps: the few of a plain call, if it is one."""
+        if on_progress is not None or call_id is not None:
+            return await self.take_steps(tool_name, params, context, on_progress, call_id)
+        take, wires = self._take_plain, self._wires
+        if (done := take(wires, tool_name, params, context)) is None:
+            return await self.take_steps(tool_name, params, context)
+        if type(done) is ToolExecutionResult:
+            return done
+        if type(done) is tuple:
+            try:
+                await done[0]  # here: a frame less
+            except BaseException as error:
+                if (done := self._plain.break_off_wait(wires, done, error)) is None:
+                    raise
+            else:
+                done = self._plain.start_late(wires, done)
+        if type(done) is ToolTask:
+            run, end = done, self._end_run
+            try:
+                await run  # here: a frame less at each step of its tool
+            except BaseException:
+                self.end_broken(run.call, run.call.slot)
+                raise
+            done = end(wires, run)
+        return done if type(done) is ToolExecutionResult else await done
+
+    async def take_steps(  # noqa: C901, PLR0911, PLR0912 - the steps are to be read in one place
+        self,
+        tool_name: str,
+        params: Any,
+        context: ToolExecutionContext | None,
+        on_progress: Callable[[ToolProgress], object] | None = None,
+        call_id: str | None = None,
         parent: Slot | None = _UNASKED,
         begun: Flight | None = None,
     ) -> ToolExecutionResult:
-        """Take one call through all steps, or one that was `begun` through what is left of them."""
-        is_bare = on_progress is None and call_id is None and parent is _UNASKED and begun is None
-        if is_bare and (done := self._take_plain(wires := self._wires, tool_name, params, context)):
-            while type(done) is tuple:
-                try:
-                    await done[0]  # here: a frame less at each step of its tool
-                except BaseException as error:
-                    if (done := self._break_off(wires, done, error)) is None:
-                        raise
-                else:
-                    done = self._continue(wires, done)
-            return done if type(done) is ToolExecutionResult else await done
+        """Take one call through all steps, or one that was `begun` through what is left of them.
+
+        Args:
+            tool_name: The tool.
+            params: Its arguments.
+            context: The caller's, if it has one.
+            on_progress: Hears of its progress.
+            call_id: The id that it is to have; None: a new one.
+            parent: The slot of the call that makes it; None: it makes it without one.
+            begun: What has been done for it.
+        """
         context = ANONYMOUS if context is None is on_progress else context_of(context, on_progress)
         if (loop := get_running_loop()) is not self._loop and not self._use_loop(loop):
             return await self._execute_at_home(tool_name, params, context, call_id)
@@ -506,7 +539,8 @@ class Pipeline:
         self._time = clock = monotonic if is_plain else loop.time
         self._ending.use_clock(clock)
         parts: Any = (self._bus, self._plans, self, self._prefix, self._runs, self._ending)
-        self._wires = self._make_wires(self._controller, loop, clock, *parts)
+        self._wires = wires = self._plain.make_wires(self._controller, loop, clock, *parts)
+        self._take_plain = self._plain.leave_all if wires is None else self._plain.take_plain
         return True
 
     def announce_start(self, call: Call, slot: Slot) -> None:

@@ -8,8 +8,10 @@ to the pipeline before anything was done for it; one whose tool fails, as soon a
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, get_running_loop
+import sys
+from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections.abc import Callable, Coroutine, Mapping
+from threading import get_ident
 from typing import Any, Final
 
 from tool_engine.admission import refusal
@@ -19,7 +21,7 @@ from tool_engine.admission.queue import Queue
 from tool_engine.admission.slot import ACTIVE, RELEASED, ConcurrencySlot
 from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask, task_of
-from tool_engine.calls.call import ANONYMOUS, Call, name_call, read_caller
+from tool_engine.calls.call import ANONYMOUS, Call, read_caller, take_mark
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.plain_events import make_end, make_start
 from tool_engine.calls.plan import Plan
@@ -34,11 +36,11 @@ from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.record import next_serial
 
-Waiting = tuple[Any, Call, Plan, SlotWait | None, Any]
-"""What a call waits for, then itself: its run; or its turn, with its place in line, and the
-arguments for its tool."""
-Step = ToolExecutionResult | Waiting | Coroutine[Any, Any, ToolExecutionResult]
-"""How far a call has come: to its result; to a wait; or to what is the pipeline's to do."""
+Waiting = tuple[Future[Any], Call, Plan, SlotWait, dict[str, Any]]
+"""What a call in line waits for, itself, its place there, and the arguments for its tool."""
+Step = ToolExecutionResult | ToolTask | Waiting | Coroutine[Any, Any, ToolExecutionResult]
+"""How far a call has come: to its result; to a wait for its run, or for its turn in line; or to
+what is the pipeline's to do."""
 _QUEUED: Final = ToolEngineEventType.EXECUTION_QUEUED
 _call_here: Final = current_call.get
 
@@ -54,31 +56,41 @@ Wires = tuple[
     str,
     Runs,
     CallEnding,
+    Any,
 ]
 """What the plain calls of one engine on one loop have in common: the loop and its clock, the slots
 and who waits for them, the bus, the plans by the names of their tools as they are at any time, the
-pipeline, what the ids of its calls begin with, the runs, and how calls end.
+pipeline, what the ids of its calls begin with, the runs, how calls end, and the loop again if it
+says in which thread it runs.
 
 A plain tuple, as one with names costs a fiftieth of a call when it is taken apart."""
 
 
-def make_wires(controller: AdmissionController, *rest: Any) -> Wires | None:
+def leave_all(*_: Any) -> None:
+    """Leave each call to the pipeline, as `take_plain` does with those that are not plain."""
+
+
+def make_wires(
+    controller: AdmissionController, loop: AbstractEventLoop, clock: Callable[[], float], *rest: Any
+) -> Wires | None:
     """Return the wires, the `rest` of them as given; None: who gives the slots shares no pool."""
     share = getattr(controller, "share_pool", None)
     pool: SlotPool | None = None if share is None else share()
     if pool is None:
         return None
-    pool.held.find_running = rest[4].present.find_slots
-    return (*rest[:2], pool, pool.queue, *rest[2:])
+    pool.held.find_running = rest[2].present.find_slots
+    # Before 3.12, asking for the running loop asks the system which process this is.
+    is_known = sys.version_info < (3, 12) and getattr(loop, "_thread_id", None) == get_ident()
+    return (loop, clock, pool, pool.queue, *rest, loop if is_known else None)
 
 
 def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a hundredth of a call
-    wires: Wires | None, tool_name: Any, params: Any, context: ToolExecutionContext | None = None
+    wires: Wires, tool_name: Any, params: Any, context: ToolExecutionContext | None = None
 ) -> Step | None:
     """Take a call to its end, or as far as it comes without a wait.
 
     Args:
-        wires: What it has in common with other calls; None: there are none.
+        wires: What it has in common with other calls.
         tool_name: The tool.
         params: Its arguments.
         context: The caller's, if it has one.
@@ -86,23 +98,23 @@ def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a h
     Returns:
         None: it is no plain call, and nothing was done for it.
     """
-    if wires is None:
-        return None
-    loop, clock, pool, queue, bus, plans, owner, prefix, runs, _ = wires
-    if _call_here() is not None or get_running_loop() is not loop:
+    loop, clock, pool, queue, bus, plans, owner, prefix, runs, _, here = wires
+    is_away = get_running_loop() is not loop if here is None else here._thread_id != get_ident()  # noqa: SLF001 - no public way
+    if is_away or _call_here() is not None:
         return None
     try:
         plan, packed = plans.get(tool_name), pack_plain(params)
-    except Exception:  # noqa: BLE001 - a foreign value may raise anything
-        return None
-    if plan is None or not plan.is_plain or (bus.has_subscribers and plan.has_secrets):
+        if plan is None or not plan.is_plain or (bus.has_subscribers and plan.has_secrets):
+            return None
+        call_id = prefix + take_mark()
+    except Exception:  # noqa: BLE001 - a foreign value raises anything; or no mark is left
         return None
     # The same as the controller's `admit_nowait`, written out.
-    arguments, request, number = plan.accept(params, packed), plan.request, pool.acquired
-    lane, weight, began = request.spot, request.weight, clock()
+    accept, request = plan.accept, plan.request  # quicker than at the call
+    arguments, lane, weight = accept(params, packed), request.spot, request.weight
     if arguments is None or lane is None or lane.is_gated or lane.is_gone:
         return None
-    bucket, call_id, direct = lane.bucket, name_call(prefix), plan.direct
+    bucket, direct, began = lane.bucket, plan.direct, clock()
     used, bucket_used = pool.used + weight, bucket.used + weight
     if queue.waiting or used > pool.room or bucket_used > bucket.most or began >= pool.look_at:
         if context is not None or (used <= pool.limit and bucket_used <= bucket.most):
@@ -114,9 +126,9 @@ def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a h
         who = ANONYMOUS
     elif (timeout := _begin_scoped(pool, plan, who, call_id, arguments)) is None:
         return None
-    arrival, serial = number + queue.enqueued, next_serial()
+    arrival, serial = pool.acquired + queue.enqueued, next_serial()
     call = Call(owner, serial, call_id, tool_name, packed, who, plan, None, lane, arrival, began)
-    pool.used, bucket.used, pool.acquired = used, bucket_used, number + 1
+    pool.used, bucket.used, pool.acquired = used, bucket_used, pool.acquired + 1
     if used > pool.most_used:
         pool.most_used = used
     try:
@@ -127,7 +139,7 @@ def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a h
             call.bind_run(run, plan)
         if not run.start(task_of(loop)):
             call.run = run
-            return run, call, plan, None, None
+            return run
     except BaseException:
         owner.end_broken(call, call.slot)
         raise
@@ -222,12 +234,10 @@ def _end_scoped(
     return read_caller(who)
 
 
-def continue_call(wires: Wires, waiting: Waiting) -> Step:
-    """Take a call further whose wait has ended well."""
-    run, call, plan, waiter, _ = waiting
-    if waiter is not None:
-        return _start_late(wires, waiting, waiter)
-    done = _end_plainly(wires, call, plan, run, call.lane)
+def end_run(wires: Wires, run: ToolTask) -> Step:
+    """Take a call to its end that waited for its run, which has ended."""
+    call = run.call
+    done = _end_plainly(wires, call, call.plan, run, call.lane)
     if not run.is_troubled:
         call.run = None  # the run knows its call: without a cycle both are freed at once
     return done
@@ -236,11 +246,8 @@ def continue_call(wires: Wires, waiting: Waiting) -> Step:
 def break_off_wait(
     wires: Wires, waiting: Waiting, error: BaseException
 ) -> ToolExecutionResult | None:
-    """End a call whose wait has ended with an error; None: its caller gets the error."""
+    """End a call whose wait in line has ended with an error; None: its caller gets the error."""
     owner, (_, call, _, waiter, _) = wires[6], waiting
-    if waiter is None:
-        owner.end_broken(call, call.slot)
-        return None
     if (slot := waiter.slot or call.slot) is None:
         owner.give_up(waiter)
     error = waiter.leave(owner.present, error)
@@ -250,9 +257,9 @@ def break_off_wait(
     return call.ended()
 
 
-def _start_late(wires: Wires, waiting: Waiting, waiter: SlotWait) -> Step:
+def start_late(wires: Wires, waiting: Waiting) -> Step:
     """Go on with a call that has waited for its slot, if it still may run."""
-    plans, owner, (_, call, plan, _, arguments) = wires[5], wires[6], waiting
+    plans, owner, (_, call, plan, waiter, arguments) = wires[5], wires[6], waiting
     now = plan
     try:
         del owner.present.waits[call.call_id]
@@ -273,7 +280,7 @@ def _start_late(wires: Wires, waiting: Waiting, waiter: SlotWait) -> Step:
 
 def _start_tool(wires: Wires, call: Call, plan: Plan, arguments: dict[str, Any]) -> Step:
     """Run the tool of a call that was given its slot to its first wait, or its end."""
-    loop, _, _, _, bus, _, owner, _, runs, _ = wires
+    loop, _, _, _, bus, _, owner, _, runs, _, _ = wires
     try:
         if bus.has_subscribers:
             owner.announce_start(call, call.slot)
@@ -282,7 +289,7 @@ def _start_tool(wires: Wires, call: Call, plan: Plan, arguments: dict[str, Any])
             call.bind_run(run, plan)
         if not run.start(task_of(loop)):
             call.run = run
-            return run, call, plan, None, None
+            return run
     except BaseException:
         owner.end_broken(call, call.slot)
         raise
@@ -291,9 +298,10 @@ def _start_tool(wires: Wires, call: Call, plan: Plan, arguments: dict[str, Any])
 
 def _end_plainly(wires: Wires, call: Call, plan: Plan, run: ToolTask, lane: Any) -> Step:
     """Return the result of a call whose tool has ended, or what is left to be done."""
-    _, clock, pool, queue, bus, _, owner, _, _, ending = wires
+    _, clock, pool, queue, bus, _, owner, _, _, ending, _ = wires
     try:
-        ready = None if run.is_troubled else plan.ready(run.value)
+        make_ready = plan.ready
+        ready = None if run.is_troubled else make_ready(run.value)
     except BaseException:
         owner.end_broken(call, call.slot)
         raise
@@ -330,10 +338,10 @@ def _end_plainly(wires: Wires, call: Call, plan: Plan, run: ToolTask, lane: Any)
         pool.wake_idle()
     # The same as `CallEnding.succeed`, without what only other calls have.
     _, output, kept, whole = ready
-    packed, call_id, facts = call.params, call.call_id, plan.facts
     date = ending.date if now < ending.next_date else ending.read_date(now, call, run.deadline)
-    after, serial, memory = now - ending.dated, call.serial, ending.memory
-    name, tool, who = call.tool_name, plan.tool, call.context
+    packed, name, who = call.params, call.tool_name, call.context
+    after, serial, call_id = now - ending.dated, call.serial, call.call_id
+    facts, tool, memory = plan.facts, plan.tool, ending.memory
     caller = None if who is ANONYMOUS else _end_scoped(who, packed, output, whole)
     entry = PlainEntry(packed, kept, seconds, date, after, call_id, facts, tool, serial, caller)
     metadata = facts.copy()
@@ -342,10 +350,9 @@ def _end_plainly(wires: Wires, call: Call, plan: Plan, run: ToolTask, lane: Any)
         entry.queue_wait = metadata["queue_wait"] = waited
     if memory is None or len(packed) + len(kept) > SMALL:
         ending.append(entry.complete())
-    else:
-        # The same as the storage's `add`, written out.
-        memory.added += 1
-        memory.keep_small(entry)
+    else:  # the same as the storage's `add`, written out
+        keep, memory.added = memory.keep_small, memory.added + 1
+        keep(entry)
     if bus.hears_end:
         bus.publish(make_end(entry, plan))
     return ToolExecutionResult(True, name, output, None, None, [], seconds, date, metadata)

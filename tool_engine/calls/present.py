@@ -85,7 +85,7 @@ class PresentCalls:
 
     def find_slots(self) -> list[Any]:
         """Return the slots of the calls that wait for their tools, or are to be woken for that."""
-        calls = [run.call for run in self._runs.running.values()]
+        calls = [run.call for run in self._runs.running]
         # Each of the others that has a lane was given what a slot stands for.
         calls += [wait.call for wait in self.waits.values() if wait.call.lane is not None]
         return [call.slot for call in calls]
@@ -94,7 +94,7 @@ class PresentCalls:
         """Yield each call with its state, and when that began on the loop's clock."""
         for wait in self.waits.values():
             yield wait.call, wait.state, wait.began
-        for run in self._runs.running.values():
+        for run in self._runs.running:
             yield run.call, RUNNING, run.call.slot.acquired_at
         for call in self._pauses:
             yield call, PAUSING, call.slot.acquired_at
@@ -104,7 +104,7 @@ class PresentCalls:
         wait = self.waits.get(call_id)
         if wait is not None:
             return wait.stop(reason)
-        for run in self._runs.running.values():
+        for run in self._runs.running:
             if run.call.call_id == call_id:
                 if run.is_ending:
                     return False
@@ -144,7 +144,7 @@ class PresentCalls:
 
     def end_lost(self, slots: Collection[Slot]) -> None:
         """End the calls of slots that others may have by now; see `interfaces.AdmissionUser`."""
-        for run in list(self._runs.running.values()):
+        for run in list(self._runs.running):
             if run.call.slot in slots:
                 run.end(LEASE_LOST)
         for call in self._pauses:

@@ -36,11 +36,11 @@ _IN_LINE: Final = _FOR_NEW_CALLS | {"queue_timeout", "rate_limited", "circuit_op
 
 
 class _Runner(Protocol):
-    def execute(
+    def take_steps(
         self,
         tool_name: str,
-        params: Any = None,
-        context: ToolExecutionContext | None = None,
+        params: Any,
+        context: ToolExecutionContext | None,
         *,
         parent: Slot | None = None,
         begun: Flight | None = None,
@@ -289,7 +289,7 @@ def _note_shared(flight: Flight, follower: Call) -> None:
 async def _run_leader(runner: _Runner, flight: Flight, parent: Slot | None) -> ToolExecutionResult:
     """Run a leader with what was approved, and nothing that its caller can change."""
     call = flight.call
-    return await runner.execute(call.tool_name, None, call.context, parent=parent, begun=flight)
+    return await runner.take_steps(call.tool_name, None, call.context, parent=parent, begun=flight)
 
 
 def _key_of(tool: Tool, call: Call, arguments: dict[str, Any]) -> Any:
