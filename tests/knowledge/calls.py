@@ -7,7 +7,7 @@ from typing import Any
 
 from tool_engine.knowledge.snapshot import take_snapshot
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.record import CallEntry, next_serial
+from tool_engine.model.record import CallEntry, serials
 from tool_engine.model.tool import Tool
 
 
@@ -43,7 +43,7 @@ def entry_of(
         "tool": tool,
         "priority": 5,
         "key": None,
-        "serial": next_serial(),
+        "serial": next(serials),
         "session_id": context.session_id,
         "task_id": context.task_id,
     }

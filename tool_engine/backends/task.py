@@ -28,19 +28,20 @@ from tool_engine.backends.current_task import CurrentTask
 from tool_engine.logger import current_call
 from tool_engine.model.settings.settable import settable
 
+_current: Any
+"""The current task of each running loop, by loop; setting one costs less than a call."""
 task_of: Callable[[asyncio.AbstractEventLoop], Any]
 """The current task of a running loop, or None."""
-_make_current: Callable[[asyncio.AbstractEventLoop, Any], None]
-"""Set another task as the loop's current one."""
-if sys.version_info >= (3, 12):
-    from asyncio.tasks import _swap_current_task as _make_current  # type: ignore[attr-defined]
+if sys.version_info >= (3, 14):
+    # Each thread knows its own.
+    class _Current:
+        __setitem__ = staticmethod(asyncio.tasks._swap_current_task)  # type: ignore[attr-defined] # noqa: SLF001 - no public way
 
-    task_of = asyncio.current_task
-
+    _current, task_of = _Current(), asyncio.current_task
 else:
-    # In 3.11, which changes no more, these are functions around one dictionary.
-    _tasks: dict[Any, Any] = asyncio.tasks._current_tasks  # type: ignore[attr-defined] # noqa: SLF001 - no public way
-    task_of, _make_current = _tasks.get, _tasks.__setitem__
+    # In these versions, which change no more, the functions for it are around one dictionary.
+    _current = asyncio.tasks._current_tasks  # type: ignore[attr-defined] # noqa: SLF001 - no public way
+    task_of = _current.get
 
 TIMED_OUT: Final = "timed out"
 """End reason: the deadline has passed."""
@@ -146,14 +147,14 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             return self.is_done
         # The same as `_step`, written out: this is all that most runs have.
         loop = self._loop
-        _make_current(loop, self)
+        _current[loop] = self
         try:
             # With a default, `next` spares the StopIteration of a coroutine that has ended.
             self._waits_for = room.run(next, steps, None)
         except BaseException as raised:  # noqa: BLE001 - it becomes the call's outcome
             self._note_error(raised)
         finally:
-            _make_current(loop, caller)
+            _current[loop] = caller
         if self._callbacks is not None and self.is_done:
             self._tell_callbacks()
         return self.is_done
@@ -176,7 +177,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         if caller is None:
             _enter_task(loop, self)  # type: ignore[arg-type] # it stands for a task
         else:
-            _make_current(loop, self)
+            _current[loop] = self
         try:
             if error is None:
                 self._waits_for = self._context.run(next, steps, None)
@@ -190,7 +191,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             if caller is None:
                 _leave_task(loop, self)  # type: ignore[arg-type] # it stands for a task
             else:
-                _make_current(loop, caller)
+                _current[loop] = caller
         if self._callbacks is not None and self.is_done:
             self._tell_callbacks()
 
@@ -228,13 +229,13 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
                             self._run_step(None, None)
                             self._pass_on_cancel()
                         else:  # the same, written out
-                            _make_current(loop, self)
+                            _current[loop] = self
                             try:
                                 self._waits_for = self._context.run(next, self._steps, None)
                             except BaseException as raised:  # noqa: BLE001 - the call's outcome
                                 self._note_error(raised)
                             finally:
-                                _make_current(loop, caller)
+                                _current[loop] = caller
                             if self._callbacks is not None or self._must_cancel:
                                 self._end_step()
                 else:

@@ -61,7 +61,7 @@ from tool_engine.model.checks.called_name import word_no_name
 from tool_engine.model.context_check import check_context, is_of_own
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.progress import ToolLogLine, ToolProgress
-from tool_engine.model.record import next_serial
+from tool_engine.model.record import serials
 from tool_engine.model.tool import Tool
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class Pipeline:
         except Exception:  # noqa: BLE001 - a foreign value may raise anything
             plan, packed = None, b""
         own_id = name_call(self._prefix) if call_id is None else self.present.claim_id(call_id)
-        call = Call(self, next_serial(), own_id, tool_name, packed, context, plan)
+        call = Call(self, next(serials), own_id, tool_name, packed, context, plan)
         call.above = near and near.above_of(self)
         if plan is None or (arguments := plan.accept(params, packed)) is None:
             return call, packed, self.check(call, params, packed)
@@ -410,7 +410,7 @@ class Pipeline:
         if near is not None:
             context = inner_context(near, context)
         call_id = name_call(self._prefix)
-        call = Call(self, next_serial(), call_id, tool_name, take_snapshot(params), context)
+        call = Call(self, next(serials), call_id, tool_name, take_snapshot(params), context)
         found = self.look_up(call)
         call.plan = None if isinstance(found, Failure) else found
         if refusal.error_type == "tool_not_found" or not call.is_for_models:

@@ -34,7 +34,7 @@ from tool_engine.logger import current_call
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT
 from tool_engine.model.event import ToolEngineEventType
-from tool_engine.model.record import next_serial
+from tool_engine.model.record import serials
 
 Waiting = tuple[Future[Any], Call, Plan, SlotWait, dict[str, Any]]
 """What a call in line waits for, itself, its place there, and the arguments for its tool."""
@@ -119,14 +119,14 @@ def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a h
     if queue.waiting or used > pool.room or bucket_used > bucket.most or began >= pool.look_at:
         if context is not None or (used <= pool.limit and bucket_used <= bucket.most):
             return None
-        call = Call(owner, next_serial(), call_id, tool_name, packed, ANONYMOUS, plan)
+        call = Call(owner, next(serials), call_id, tool_name, packed, ANONYMOUS, plan)
         return _join_line(wires, call, plan, lane, began, arguments)
     who, timeout = context, plan.timeout
     if who is None:
         who = ANONYMOUS
     elif (timeout := _begin_scoped(pool, plan, who, call_id, arguments)) is None:
         return None
-    arrival, serial = pool.acquired + queue.enqueued, next_serial()
+    arrival, serial = pool.acquired + queue.enqueued, next(serials)
     call = Call(owner, serial, call_id, tool_name, packed, who, plan, None, lane, arrival, began)
     pool.used, bucket.used, pool.acquired = used, bucket_used, pool.acquired + 1
     if used > pool.most_used:

@@ -18,7 +18,7 @@ from tool_engine.calls.plan import Plan
 from tool_engine.interfaces import AdmissionController
 from tool_engine.knowledge.snapshot import pack_plain
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.record import next_serial
+from tool_engine.model.record import serials
 
 
 class BegunCall(msgspec.Struct, eq=False):
@@ -66,7 +66,7 @@ class TaskCalls:
         slot = controller.admit_nowait(request, pipeline._time(), call_id)  # noqa: SLF001 - as above
         if slot is None:
             return None
-        call = Call(pipeline, next_serial(), call_id, name, packed, context, plan, slot)
+        call = Call(pipeline, next(serials), call_id, name, packed, context, plan, slot)
         return BegunCall(call, plan, found, slot)
 
     def is_current(self, begun: BegunCall) -> bool:

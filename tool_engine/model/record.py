@@ -43,8 +43,8 @@ _CHECKED: Final = frozenset(
 """The texts and switches of a query; each other field has a check of its own."""
 
 
-next_serial: Final = itertools.count(1).__next__
-"""Returns the next number of this process's entries."""
+serials: Final = itertools.count(1)
+"""The numbers of this process's entries: `next(serials)` costs less than a method of it."""
 
 
 @cache
