@@ -14,6 +14,7 @@ from tool_engine import (
     ConcurrencyConfig,
     ToolEngine,
     ToolEngineConfig,
+    ToolEngineError,
     ToolEngineEvent,
     ToolExecutionContext,
     ToolSession,
@@ -237,3 +238,20 @@ def test_a_call_that_began_before_the_engine_moved(tmp_path: Any) -> None:
         first.run(finish(calls))
         assert are_own == [True, True]
         first.run(engine.close())
+
+
+async def test_a_loop_that_runs_within_the_engines_loop(tmp_path: Any) -> None:
+    """A host may let one run there, as notebooks do: no call takes it for the engine's."""
+    turns = Turns(tmp_path)
+    async with turns.engine as engine:
+        assert (await engine.execute("add", {"a": 1, "b": 2})).is_success
+        inner = asyncio.new_event_loop()
+        outer = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            with pytest.raises(ToolEngineError, match="waits for this one"):
+                inner.run_until_complete(engine.execute("add", {"a": 1, "b": 2}))
+        finally:
+            asyncio._set_running_loop(outer)
+            inner.close()
+        assert (await engine.execute("add", {"a": 1, "b": 2})).is_success

@@ -28,7 +28,7 @@ from tool_engine.backends.current_task import CurrentTask
 from tool_engine.logger import current_call
 from tool_engine.model.settings.settable import settable
 
-_current: Any
+current_tasks: Any
 """The current task of each running loop, by loop; setting one costs less than a call."""
 task_of: Callable[[asyncio.AbstractEventLoop], Any]
 """The current task of a running loop, or None."""
@@ -37,11 +37,11 @@ if sys.version_info >= (3, 14):
     class _Current:
         __setitem__ = staticmethod(asyncio.tasks._swap_current_task)  # type: ignore[attr-defined] # noqa: SLF001 - no public way
 
-    _current, task_of = _Current(), asyncio.current_task
+    current_tasks, task_of = _Current(), asyncio.current_task
 else:
     # In these versions, which change no more, the functions for it are around one dictionary.
-    _current = asyncio.tasks._current_tasks  # type: ignore[attr-defined] # noqa: SLF001 - no public way
-    task_of = _current.get
+    current_tasks = asyncio.tasks._current_tasks  # type: ignore[attr-defined] # noqa: SLF001 - no public way
+    task_of = current_tasks.get
 
 TIMED_OUT: Final = "timed out"
 """End reason: the deadline has passed."""
@@ -147,14 +147,14 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             return self.is_done
         # The same as `_step`, written out: this is all that most runs have.
         loop = self._loop
-        _current[loop] = self
+        current_tasks[loop] = self
         try:
             # With a default, `next` spares the StopIteration of a coroutine that has ended.
             self._waits_for = room.run(next, steps, None)
         except BaseException as raised:  # noqa: BLE001 - it becomes the call's outcome
             self._note_error(raised)
         finally:
-            _current[loop] = caller
+            current_tasks[loop] = caller
         if self._callbacks is not None and self.is_done:
             self._tell_callbacks()
         return self.is_done
@@ -177,7 +177,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         if caller is None:
             _enter_task(loop, self)  # type: ignore[arg-type] # it stands for a task
         else:
-            _current[loop] = self
+            current_tasks[loop] = self
         try:
             if error is None:
                 self._waits_for = self._context.run(next, steps, None)
@@ -191,7 +191,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             if caller is None:
                 _leave_task(loop, self)  # type: ignore[arg-type] # it stands for a task
             else:
-                _current[loop] = caller
+                current_tasks[loop] = caller
         if self._callbacks is not None and self.is_done:
             self._tell_callbacks()
 
@@ -229,13 +229,13 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
                             self._run_step(None, None)
                             self._pass_on_cancel()
                         else:  # the same, written out
-                            _current[loop] = self
+                            current_tasks[loop] = self
                             try:
                                 self._waits_for = self._context.run(next, self._steps, None)
                             except BaseException as raised:  # noqa: BLE001 - the call's outcome
                                 self._note_error(raised)
                             finally:
-                                _current[loop] = caller
+                                current_tasks[loop] = caller
                             if self._callbacks is not None or self._must_cancel:
                                 self._end_step()
                 else:

@@ -20,7 +20,7 @@ from tool_engine.admission.pool import SlotPool
 from tool_engine.admission.queue import Queue
 from tool_engine.admission.slot import ACTIVE, RELEASED, ConcurrencySlot
 from tool_engine.backends.runs import Runs
-from tool_engine.backends.task import ToolTask, task_of
+from tool_engine.backends.task import ToolTask, current_tasks, task_of
 from tool_engine.calls.call import ANONYMOUS, Call, read_caller, take_mark
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.plain_events import make_end, make_start
@@ -99,7 +99,8 @@ def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a h
         None: it is no plain call, and nothing was done for it.
     """
     loop, clock, pool, queue, bus, plans, owner, prefix, runs, _, here = wires
-    is_away = get_running_loop() is not loop if here is None else here._thread_id != get_ident()  # noqa: SLF001 - no public way
+    is_said = here is not None and len(current_tasks) == 1  # more: one may run within another
+    is_away = here._thread_id != get_ident() if is_said else get_running_loop() is not loop  # noqa: SLF001 - no public way
     if is_away or _call_here() is not None:
         return None
     try:
@@ -109,8 +110,7 @@ def take_plain(  # noqa: C901, PLR0911, PLR0912 - each step in between costs a h
         call_id = prefix + take_mark()
     except Exception:  # noqa: BLE001 - a foreign value raises anything; or no mark is left
         return None
-    # The same as the controller's `admit_nowait`, written out.
-    accept, request = plan.accept, plan.request  # quicker than at the call
+    accept, request = plan.accept, plan.request  # then what the controller's `admit_nowait` does
     arguments, lane, weight = accept(params, packed), request.spot, request.weight
     if arguments is None or lane is None or lane.is_gated or lane.is_gone:
         return None
