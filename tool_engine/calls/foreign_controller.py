@@ -7,12 +7,13 @@ meets it ends with a result and a record, and no other one is held up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import NoneType
 from typing import Any, Final, TypeVar
 
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
-from tool_engine.errors import AdmissionError, ConfigurationError
+from tool_engine.errors import AdmissionError, ConfigurationError, ToolEngineError
 from tool_engine.interfaces import AdmissionController, AdmissionUser, Slot
 from tool_engine.interfaces.admission_view import ConcurrencySnapshot, WaitExplanation
 from tool_engine.interfaces.checking import check_part
@@ -27,6 +28,8 @@ _HEAD_START: Final = 0.25
 """Seconds that a controller gets to say itself that the time is over."""
 _LEAVING: Final = 5.0
 """Seconds that a controller gets to let go of everything."""
+_OF_EACH_BUCKET: Final = ("current", "limit", "queue", "utilization")
+"""Figures that `AdmissionController.get_bucket_metrics` promises of each bucket."""
 _log: Final = get_logger(__name__)
 
 
@@ -125,7 +128,7 @@ class ForeignController(AdmissionController):
             self._note_failure("leave", error)
 
     def get_metrics(self) -> ConcurrencyMetrics:
-        return self._inner.get_metrics()
+        return self._read_figures("get_metrics", self._inner.get_metrics, _check_metrics)
 
     def park(self, slot: Any) -> None:
         self._ask_inner(lambda: self._inner.park(slot), None, "park")
@@ -154,10 +157,11 @@ class ForeignController(AdmissionController):
         self._ask_inner(lambda: self._inner.note_overload(slot), None, "note_overload")
 
     def explain_shut(self) -> str | None:
-        return self._ask_inner(self._inner.explain_shut, None, "explain_shut")
+        return self._ask_inner(self._inner.explain_shut, None, "explain_shut", (str, NoneType))
 
     def pause_left(self, bucket: str) -> float:
-        return self._ask_inner(lambda: self._inner.pause_left(bucket), 0.0, "pause_left")
+        kinds = (int, float)
+        return self._ask_inner(lambda: self._inner.pause_left(bucket), 0.0, "pause_left", kinds)
 
     def tools_in_line(self) -> Iterable[str]:
         return self._ask_inner(lambda: tuple(self._inner.tools_in_line()), (), "tools_in_line")
@@ -172,14 +176,16 @@ class ForeignController(AdmissionController):
         self._ask_inner(self._inner.count_timeout, None, "count_timeout")
 
     def get_bucket_metrics(self) -> dict[str, dict[str, Any]]:
-        return self._inner.get_bucket_metrics()
+        ask = self._inner.get_bucket_metrics
+        return self._read_figures("get_bucket_metrics", ask, _check_buckets)
 
     def snapshot(self) -> ConcurrencySnapshot:
-        return self._inner.snapshot()
+        return self._read_figures("snapshot", self._inner.snapshot, _check_snapshot)
 
     def explain(self, call_id: str) -> WaitExplanation:
         unknown = WaitExplanation(call_id, "unknown", reason="its controller does not answer")
-        return self._ask_inner(lambda: self._inner.explain(call_id), unknown, "explain")
+        kinds = (WaitExplanation,)
+        return self._ask_inner(lambda: self._inner.explain(call_id), unknown, "explain", kinds)
 
     def pause(self) -> None:
         self._inner.pause()
@@ -190,14 +196,39 @@ class ForeignController(AdmissionController):
     def configure(self, config: ConcurrencyConfig) -> None:
         self._inner.configure(config)
 
-    def _ask_inner(self, ask: Callable[[], _T], otherwise: _T, method: str) -> _T:
+    def _ask_inner(
+        self, ask: Callable[[], _T], otherwise: _T, method: str, kinds: tuple[type, ...] = ()
+    ) -> _T:
+        """Return the answer; `otherwise` if asking fails, or it is of none of the `kinds`."""
         try:
-            return ask()
+            found = ask()
+            if kinds and not isinstance(found, kinds):
+                raise _make_misfit(found, kinds[0].__name__)
         except BaseException as error:  # foreign code
             if ends_caller(error):
                 raise
             self._note_failure(method, error)
             return otherwise
+        return found
+
+    def _read_figures(
+        self, method: str, ask: Callable[[], _T], check: Callable[[object], None]
+    ) -> _T:
+        """Return figures that are what they are to be; else an error says what they are."""
+        try:
+            found = ask()
+            check(found)
+        except ToolEngineError:
+            raise
+        except _MisfitError as error:
+            self._note_failure(method, error)
+            name = name_of(self._inner)
+            raise AdmissionError(f"{method} of the controller {name}: {error}") from None
+        except BaseException as error:  # foreign code
+            if ends_caller(error):
+                raise
+            raise self._make_refusal(method, error) from error
+        return found
 
     def _note_failure(self, method: str, error: BaseException) -> None:
         name = name_of(self._inner)
@@ -224,6 +255,46 @@ class ForeignController(AdmissionController):
         )
 
 
+class _MisfitError(Exception):
+    """What a controller returned is not what it is to return; its words are our own."""
+
+
+def _make_misfit(found: object, wanted: str) -> _MisfitError:
+    return _MisfitError(f"it returned a value of type {name_of(found)}; return a {wanted}")
+
+
+def _check_metrics(found: object) -> None:
+    if not isinstance(found, ConcurrencyMetrics):
+        raise _make_misfit(found, "ConcurrencyMetrics")
+
+
+def _check_buckets(found: object) -> None:
+    if not isinstance(found, Mapping):
+        raise _make_misfit(found, "dict of figures by bucket")
+    for name, values in found.items():
+        if not isinstance(name, str) or not isinstance(values, Mapping):
+            raise _MisfitError(
+                f"of the bucket {name!r:.80} it returned a value of type {name_of(values)}; return a dict"
+            )
+        for field in _OF_EACH_BUCKET:
+            if not isinstance(values.get(field), int | float):
+                what = (
+                    "nothing"
+                    if field not in values
+                    else f"a value of type {name_of(values[field])}"
+                )
+                raise _MisfitError(
+                    f"for {field!r} of the bucket {name!r:.80} it returned {what}; return a number"
+                )
+
+
+def _check_snapshot(found: object) -> None:
+    if not isinstance(found, ConcurrencySnapshot):
+        raise _make_misfit(found, "ConcurrencySnapshot")
+    _check_metrics(found.metrics)
+    _check_buckets(found.buckets)
+
+
 def known_controller(
     config: ToolEngineConfig,
     concurrency: ConcurrencyConfig | None,
@@ -240,5 +311,10 @@ def known_controller(
             "the limits are given twice, by `concurrency` and by the controller, which has its "
             "own; leave `concurrency` out, and give its limits to the controller"
         )
+    return hold_to_contract(controller)
+
+
+def hold_to_contract(controller: AdmissionController) -> AdmissionController:
+    """Return what asks the controller, and says in an error where it breaks its contract."""
     is_own = type(controller) is ToolConcurrencyController
     return controller if is_own else ForeignController(controller)

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from tool_engine.access.problem import Problem
 from tool_engine.calls.engine_calls import PresentCall
+from tool_engine.calls.foreign_controller import hold_to_contract
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ClusterUnavailableError, ConfigurationError
 from tool_engine.interfaces.admission_view import (
@@ -74,7 +75,7 @@ async def get_admission(asked: Asked) -> Any:
     Single calls are the principal's own; one that operates sees all. Behind whom a call waits is
     said of own calls by their ids, and of others as `another call`.
     """
-    snapshot = asked.engine.controller.snapshot()
+    snapshot = hold_to_contract(asked.engine.controller).snapshot()
     owner, may_use = asked.owner, asked.principal.may_use
     is_named = await find_named(asked)
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from tool_engine.calls.foreign_controller import hold_to_contract
 from tool_engine.catalog.source_tools import SourceState
 from tool_engine.mcp_servers.state import MCPServerState
 from tool_engine.server.endpoint import Sized
@@ -93,7 +94,7 @@ async def get_engine(asked: Asked) -> Any:
     state = EngineState(
         engine.generation,
         len(asked.name_usable(engine.list_names())),
-        engine.controller.snapshot().is_paused,
+        hold_to_contract(engine.controller).snapshot().is_paused,
         asked.served.is_draining,
         [LoadError(file, message) for file, message in engine.load_errors],
         [
@@ -169,7 +170,7 @@ async def drain_calls(asked: Asked) -> Any:
     asked.served.is_draining = True
     controller = asked.engine.controller
     is_drained = await controller.drain(asked.body.timeout)
-    return Drained(is_drained, controller.get_metrics().current_concurrent)
+    return Drained(is_drained, hold_to_contract(controller).get_metrics().current_concurrent)
 
 
 OPERATIONS = (

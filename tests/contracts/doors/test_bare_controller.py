@@ -195,3 +195,57 @@ async def test_a_second_signal_ends_what_it_serves(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(asyncio.CancelledError):
         await serve_while_open(made_engine(), serve)
+
+
+BUCKETS = "dict of figures by bucket"
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "words"),
+    [
+        ("get_metrics", None, "it returned a value of type NoneType; return a ConcurrencyMetrics"),
+        (
+            "get_metrics",
+            {"active": 1},
+            "it returned a value of type dict; return a ConcurrencyMetrics",
+        ),
+        ("get_bucket_metrics", None, f"it returned a value of type NoneType; return a {BUCKETS}"),
+        (
+            "get_bucket_metrics",
+            {"custom": 3},
+            "of the bucket 'custom' it returned a value of type int; return a dict",
+        ),
+        (
+            "get_bucket_metrics",
+            {"custom": {"current": 0}},
+            "for 'limit' of the bucket 'custom' it returned nothing; return a number",
+        ),
+        ("get_metrics", ValueError("boom"), "failed in"),
+        ("get_bucket_metrics", ValueError("boom"), "failed in"),
+    ],
+)
+async def test_figures_that_break_the_contract(
+    monkeypatch: pytest.MonkeyPatch, method: str, answer: Any, words: str
+) -> None:
+    """Calls go on; who asks for the figures learns which method is wrong, and how to mend it."""
+
+    def give(_: Any) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async with made_engine() as engine:
+        app = await asyncio.to_thread(create_app, engine, studio=True)
+        monkeypatch.setattr(BareController, method, give)
+        async with served(app) as service:
+            api = service.client(None)
+            for path in ("/v1/engine", "/v1/admission", "/metrics"):
+                found = await api.get(path)
+                assert (found.status, found.kind) == (409, "not-possible"), (path, found.text)
+                assert "the controller BareController" in found.json["detail"]
+                assert words in found.json["detail"]
+            async with Browser(service.url) as browser:
+                shown = await browser.open("/studio/")
+                assert shown.status == 409
+                assert "the controller BareController" in shown.words
+            assert (await api.get("/v1/limits")).status == 200
