@@ -50,10 +50,10 @@ async def test_a_reading_that_fails() -> None:
     """What goes wrong in the loop is raised where it was asked for."""
     engine, _ = sample_engine()
     reader = EngineReader(engine)
-    controller, engine.controller = engine.controller, None  # type: ignore[assignment]
+    controller, engine._admission = engine._admission, None  # type: ignore[assignment]
     with pytest.raises(AttributeError):
         await asyncio.wait_for(asyncio.to_thread(reader.read), BOUND)
-    engine.controller = controller
+    engine._admission = controller
     await engine.close()
 
 

@@ -274,7 +274,8 @@ def _check_buckets(found: object) -> None:
     for name, values in found.items():
         if not isinstance(name, str) or not isinstance(values, Mapping):
             raise _MisfitError(
-                f"of the bucket {name!r:.80} it returned a value of type {name_of(values)}; return a dict"
+                f"of the bucket {name!r:.80} it returned a value of type {name_of(values)}; "
+                "return a dict"
             )
         for field in _OF_EACH_BUCKET:
             if not isinstance(values.get(field), int | float):
