@@ -6,8 +6,10 @@ answer must hold none of it, or count as read.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -52,12 +54,33 @@ async def world() -> AsyncIterator[tuple[ToolEngine, list[str]]]:
             if re.search(pattern, text) is None:
                 raise ValueError("not there")
 
+        async def differ(values: list[str]) -> str:
+            return "they do"
+
+        async def hold(text: str) -> str:
+            await asyncio.sleep(0)
+            return text
+
         async def mail(text: str) -> None:
             sent.append(text)
 
         text = {"name": "text", "type": "string", "required": True, "description": "A text"}
-        head = {"name": "mail", "description": "Mails.", "accepts": ["user", "model"]}
+        head: dict[str, Any] = {
+            "name": "mail",
+            "description": "Mails.",
+            "accepts": ["user", "model"],
+        }
         engine.register_tool({**head, "parameters": [text]}, mail)
+        values = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+        both: dict[str, Any] = {
+            "type": "object",
+            "properties": {"values": values},
+            "required": ["values"],
+        }
+        engine.register_tool({"name": "differ", "description": "D.", "parameters": both}, differ)
+        once = {"key": "params.text", "key_limit": 1, "collision": "reject"}
+        head = {"name": "hold", "description": "H.", "concurrency": once}
+        engine.register_tool({**head, "parameters": [text]}, hold)
         yield engine, sent
 
 
@@ -88,10 +111,33 @@ async def look_at_failure(session: ToolSession, pattern: str) -> bool:
     return (await session.execute("insist", {"text": PAGE, "pattern": pattern})).is_success
 
 
+def read_pattern(pattern: str) -> tuple[str, str]:
+    """What the page has at the place that is asked about, as a reference, and the guess."""
+    place, guess = re.fullmatch(r"\^\.\{(\d+)\}(.)", pattern).groups()  # type: ignore[union-attr]
+    return f"$VAR_REF{{{{fetch_1_result:{place}:1}}}}", guess
+
+
+async def look_at_equality(session: ToolSession, pattern: str) -> bool:
+    """By whether the values of a list, of which one is typed, are said to be the same."""
+    return not (await session.execute("differ", {"values": [*read_pattern(pattern)]})).is_success
+
+
+async def look_at_collision(session: ToolSession, pattern: str) -> bool:
+    """By whether a call stands in the way of one that has what is typed as its key."""
+    calls = (session.execute("hold", {"text": each}) for each in read_pattern(pattern))
+    return not all(each.is_success for each in await asyncio.gather(*calls))
+
+
+ASKS = (
+    *(look_at_summary, look_at_list, keep_and_look, look_at_failure),
+    *(look_at_equality, look_at_collision),
+)
+
+
 @pytest.mark.parametrize("show", ["summary", "none"])
 @pytest.mark.parametrize(
     "ask",
-    [look_at_summary, look_at_list, keep_and_look, look_at_failure],
+    ASKS,
     ids=lambda ask: ask.__name__,
 )
 async def test_nothing_is_spelt(world: tuple[ToolEngine, list[str]], ask: Ask, show: str) -> None:

@@ -382,6 +382,7 @@ class SessionCalls:
         )
         if _has_secrets(placed.tool) if called is None else called.has_secrets:
             self.secrets.note(placed.tool, expanded.params)
+        self._keeper.note_put_in(placed.tool, scope)
         whole = scope if asked is None else join_scopes(scope, asked, kept)
         timeout = None if called is None else called.timeout
         if timeout is None and called is not None and self._caller.is_alone:

@@ -129,6 +129,14 @@ class ResultKeeper:
         self._deferred = parts.deferred
         self.number = 0
         """How many calls have ended."""
+        self._of_keyed: frozenset[str] = frozenset()
+        """The labels of what was put into calls of tools whose calls stand in each other's way by
+        their arguments."""
+
+    def note_put_in(self, tool: Tool, scope: SessionScope) -> None:
+        """Note what is put into a call which others may be refused for, by their arguments."""
+        if scope.expanded.variables and _is_keyed_by_arguments(tool):
+            self._of_keyed |= scope.labels
 
     async def finish(
         self,
@@ -367,6 +375,9 @@ class ResultKeeper:
             return withhold_result(read, refusal)
         if tool is None or scope is None:
             return read
+        if self._of_keyed and not result.is_success and _is_keyed_by_arguments(tool):
+            # It may have failed since its key is that of another call: so it shows what that has.
+            self._read_labels.note(self._of_keyed)
         put_in, ran_as = frozenset(scope.labels), (scope.tool or tool).name
         labels = find_result_labels(tool, arguments, result, put_in, scope.source, ran_as)
         if names is not None:
@@ -434,6 +445,11 @@ class ResultKeeper:
             return limit
         other = find_limit(of_reply, tool, tool_name, presentation.limit)
         return min(limit, other, key=lambda each: each if each > 0 else inf)
+
+
+def _is_keyed_by_arguments(tool: Tool) -> bool:
+    """Return True if calls of the tool stand in each other's way by their arguments."""
+    return (tool.concurrency.key or "").partition(".")[0] == "params"
 
 
 def _is_short(result: ToolExecutionResult, scope: SessionScope | None) -> bool:
