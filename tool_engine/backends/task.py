@@ -18,6 +18,7 @@ import sys
 import types
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, Protocol
@@ -145,7 +146,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         if caller is None:
             self._run_step(None, None)
             return self.is_done
-        # The same as `_step`, written out: this is all that most runs have.
+        # The same as `_run_step`, written out: this is all that most runs have.
         loop = self._loop
         current_tasks[loop] = self
         try:
@@ -182,9 +183,8 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             if error is None:
                 self._waits_for = self._context.run(next, steps, None)
             else:
-                self._waits_for = self._context.run(steps.throw, error)
-        except StopIteration:
-            pass  # the steps note the end themselves
+                with suppress(StopIteration):  # their end, which the steps have noted themselves
+                    self._waits_for = self._context.run(steps.throw, error)
         except BaseException as raised:  # noqa: BLE001 - it becomes the call's outcome
             self._note_error(raised)
         finally:
